@@ -1,0 +1,50 @@
+"""dpadmm_mpi: a multiprocess simulator for differentially private, decentralised ADMM machine learning.
+
+>>> import dpadmm_mpi
+>>> result = dpadmm_mpi.run("configs/quickstart.toml")
+>>> result["loss"].mean(axis=0)[-1], result["privacy/bound"][-1]
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpadmm_mpi.results import Result
+
+__all__ = ["load", "run"]
+
+
+def run(
+    config: str | Path | dict[str, Any],
+    output: str | Path | None = None,
+    *,
+    overrides: tuple[str, ...] = (),
+    only: str | None = None,
+    force: bool = False,
+    comm: Any = None,
+) -> "Result | None":
+    """Run one configuration, from a TOML file or a dictionary, and return its results.
+
+    `output` names the HDF5 file; without it the results stay in memory. `overrides` are like --set, "privacy.alpha=2";
+    `only` picks one variant. With an mpi4py communicator as `comm` all its ranks must call; rank 0 gets the result,
+    the others None.
+    """
+    from dpadmm_mpi.configfile import load as load_configuration
+    from dpadmm_mpi.engine import Silent, execute
+    from dpadmm_mpi.errors import InputError
+    from dpadmm_mpi.transport import Mpi, Serial, Transport
+
+    experiment = load_configuration(config, overrides, only)
+    if len(experiment.configs) > 1:
+        names = ", ".join(f'"{c.name}"' for c in experiment.configs)
+        raise InputError(f"only: the file holds several configurations; choose one of {names}")
+    transport: Transport = Serial() if comm is None else Mpi(comm)
+    path = None if output is None else Path(output)
+    return execute(experiment.configs[0], transport, path, Silent(), force)
+
+
+def load(path: str | Path) -> "Result":
+    """The results in an HDF5 file, complete or not."""
+    from dpadmm_mpi.results import load as load_result
+
+    return load_result(path)

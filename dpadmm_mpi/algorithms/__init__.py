@@ -1,0 +1,1 @@
+"""The methods: mathematics only, no messages and no files."""

@@ -1,0 +1,271 @@
+"""The commands. Thin: each imports what it needs when it runs."""
+
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from dpadmm_mpi.errors import DpadmmError, InputError
+from dpadmm_mpi.launch import announced_rank
+
+if TYPE_CHECKING:
+    from dpadmm_mpi.config import Config
+    from dpadmm_mpi.configfile import Experiment
+    from dpadmm_mpi.results import Result
+
+INTERRUPTED = 130
+_debug = False
+
+
+def _set_debug(_context: click.Context, _option: click.Parameter, value: bool) -> None:
+    global _debug
+    _debug = _debug or value
+
+
+debug_option = click.option(
+    "--debug", is_flag=True, expose_value=False, callback=_set_debug, help="Show the traceback of an error."
+)
+set_option = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as in --set privacy.alpha=2."
+)
+only_option = click.option("--only", metavar="NAME", help="One variant of the file, by its name.")
+result_files = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+
+
+def entry() -> NoReturn:
+    """Run the command line; every error is one sentence on standard error and an exit code."""
+    try:
+        code = cli.main(prog_name="dpadmm", standalone_mode=False) or 0
+    except click.exceptions.Abort:
+        code = INTERRUPTED
+    except click.ClickException as error:
+        if announced_rank() == 0:
+            error.show()
+        code = 2
+    except DpadmmError as error:
+        if announced_rank() == 0:
+            _speak(error)
+        code = error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has left; nothing to say
+        code = 1
+    except Exception as error:
+        _speak(error)
+        code = 1
+    sys.exit(code)
+
+
+def _speak(error: BaseException, who: str = "dpadmm") -> None:
+    if _debug:
+        traceback.print_exception(error)
+    if isinstance(error, DpadmmError):
+        text = str(error)
+    elif isinstance(error, KeyboardInterrupt):
+        text = "interrupted; what was recorded so far is in the file"
+    elif isinstance(error, MemoryError):
+        text = "out of memory; use fewer ranks on this machine, or fewer records"
+    else:
+        text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
+    print(f"{who}: {text}", file=sys.stderr, flush=True)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dpadmm-mpi", prog_name="dpadmm")
+def cli() -> None:
+    """Simulate differentially private, decentralised ADMM machine learning.
+
+    \b
+    dpadmm run                           the quickstart, in one process
+    mpiexec -n 5 dpadmm run              the same, a process per node
+    dpadmm run my.toml --set runs=10     your own configuration
+    dpadmm plot quickstart.h5            a picture of what came out
+    """
+
+
+@cli.command()
+@click.argument("config", required=False, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The HDF5 file, or the folder of several variants.")
+@set_option
+@only_option
+@click.option("--force", is_flag=True, help="Replace results that exist.")
+@click.option("--serial", is_flag=True, help="One process without MPI, whatever the launcher says.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, help="BLAS threads per rank. Default: 1.")
+@debug_option
+def run(
+    config: Path | None,
+    output: Path | None,
+    overrides: tuple[str, ...],
+    only: str | None,
+    force: bool,
+    serial: bool,
+    threads: int,
+) -> int:
+    """Run CONFIG, a TOML file (or a result file, again); without CONFIG, the quickstart.
+
+    \b
+    dpadmm run configs/quickstart.toml -o demo.h5
+    mpiexec -n 5 dpadmm run configs/quickstart.toml --set privacy.alpha=2
+    """
+    from dpadmm_mpi.engine import execute
+    from dpadmm_mpi.transport import connect, on_root
+
+    transport = connect(serial)
+    try:
+        jobs = on_root(transport, lambda: _jobs(config or _quickstart(), output, overrides, only, force))
+        results: list[Result] = []
+        for job, path in jobs:
+            result = execute(job, transport, path, _observer(transport.rank), force, threads)
+            if result is not None:
+                results.append(result)
+        if results:
+            _conclude(results)
+    except BaseException as error:
+        # Whatever stops this rank alone must stop the others, who would wait for it forever.
+        if transport.size > 1 and not (isinstance(error, DpadmmError) and error.everywhere):
+            _speak(error, f"dpadmm: rank {transport.rank}")
+            transport.abort(error.exit_code if isinstance(error, DpadmmError) else 1)
+        if isinstance(error, KeyboardInterrupt):
+            _speak(error)
+            return INTERRUPTED
+        raise
+    return 0
+
+
+def _observer(rank: int) -> Any:
+    from dpadmm_mpi.engine import Silent
+    from dpadmm_mpi.progress import Progress
+
+    return Progress() if rank == 0 else Silent()
+
+
+def _quickstart() -> Path:
+    """The packaged experiment; in a source tree, the one beside the package."""
+    here = Path(__file__).parent
+    for folder in (here / "configs", here.parent / "configs"):
+        if (path := folder / "quickstart.toml").exists():
+            return path
+    raise InputError("the quickstart configuration is missing from this installation; install dpadmm-mpi again")
+
+
+def _jobs(
+    source: Path, output: Path | None, overrides: tuple[str, ...], only: str | None, force: bool
+) -> list[tuple["Config", Path]]:
+    """Each configuration with the file that it is going to write; an existing one is found before any work is done."""
+    from dpadmm_mpi.configfile import load
+    from dpadmm_mpi.recorder import refuse_existing
+
+    jobs = _targets(load(source, overrides, only), output)
+    for _, path in jobs:
+        refuse_existing(path, force)
+    return jobs
+
+
+def _targets(experiment: "Experiment", output: Path | None) -> list[tuple["Config", Path]]:
+    from dpadmm_mpi.configfile import slug
+
+    if experiment.collection:
+        folder = output or Path(slug(experiment.name))
+        return [(config, folder / f"{slug(config.name)}.h5") for config in experiment.configs]
+    config = experiment.configs[0]
+    if output is None or output.is_dir():
+        return [(config, (output or Path()) / f"{slug(config.name)}.h5")]
+    return [(config, output)]
+
+
+def _conclude(results: list["Result"]) -> None:
+    from dpadmm_mpi.tables import results_table
+
+    print(results_table(results))
+    for result in results:
+        print(f"written: {result.source}")
+
+
+@cli.command()
+@click.argument("config", required=False, type=click.Path(path_type=Path))
+@set_option
+@only_option
+@click.option("--ranks", type=click.IntRange(min=1), default=1, help="Show the layout on so many ranks.")
+@debug_option
+def check(config: Path | None, overrides: tuple[str, ...], only: str | None, ranks: int) -> int:
+    """Validate CONFIG and say what it means: network, layout, privacy of every node, conditions of the theorems.
+
+    \b
+    dpadmm check configs/quickstart.toml --ranks 5
+    """
+    from dpadmm_mpi.configfile import load
+    from dpadmm_mpi.plan import make_plan
+    from dpadmm_mpi.tables import plan_report
+    from dpadmm_mpi.transport import assign_owners
+
+    for number, job in enumerate(load(config or _quickstart(), overrides, only).configs):
+        plan, dataset = make_plan(job)
+        test_records = len(dataset.node_of_record()) - int(plan.sizes.sum())
+        if number:
+            print()
+        print(plan_report(plan, test_records, assign_owners(plan.sizes, ranks)))
+    return 0
+
+
+@cli.command()
+@result_files
+@debug_option
+def show(files: tuple[Path, ...]) -> int:
+    """A table of the last recorded values in FILE...: loss, test error, privacy, as mean and range over the runs.
+
+    \b
+    dpadmm show results/*.h5
+    """
+    from dpadmm_mpi.results import load
+    from dpadmm_mpi.tables import results_table
+
+    results = [load(path) for path in files]
+    print(results_table(results))
+    for result in results:
+        for note in filter(None, str(result.attributes["/"].get("notes", "")).split("\n")):
+            print(f"note, {result.name}: {note}")
+    return 0
+
+
+@cli.command()
+@result_files
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="PNG, SVG or PDF. Default: FILE with .png.")
+@debug_option
+def plot(files: tuple[Path, ...], output: Path | None) -> int:
+    """Draw loss, test error and privacy over the iterations; several files are compared.
+
+    \b
+    dpadmm plot quickstart.h5
+    dpadmm plot fig5/*.h5 -o fig5.svg
+    """
+    from dpadmm_mpi.plots import comparison
+    from dpadmm_mpi.results import load
+
+    target = output or files[0].with_suffix(".png")
+    comparison([load(path) for path in files], target)
+    print(f"written: {target}")
+    return 0
+
+
+@cli.command()
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@debug_option
+def diff(a: Path, b: Path) -> int:
+    """Compare two result files to the bit, all but /timing and the date: exit code 0 and "identical", or 1.
+
+    \b
+    dpadmm diff serial.h5 ranks.h5
+    """
+    from dpadmm_mpi.results import compare
+
+    differences = list(compare(a, b))
+    if not differences:
+        print("identical")
+        return 0
+    for line in differences[:10]:
+        print(line)
+    if len(differences) > 10:
+        print(f"... and {len(differences) - 10} more objects")
+    return 1

@@ -1,0 +1,155 @@
+"""From a TOML file, its variants, its sweep and `--set` to a list of configurations."""
+
+import itertools
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpadmm_mpi.config import CHOICES, Config, parse
+from dpadmm_mpi.errors import InputError
+
+PATH_KEYS = (("data", "path"), ("data", "test_path"), ("network", "path"))
+
+# Two ways to say the same thing: naming one leaves an inherited other behind.
+ALTERNATIVES = {("privacy", "alpha"): "target", ("privacy", "target"): "alpha", ("data", "sizes"): "split"}
+
+
+class Experiment(NamedTuple):
+    name: str
+    configs: list[Config]
+    collection: bool  # has variants or a sweep: its results are a folder
+
+
+def load(source: str | Path | dict[str, Any], overrides: Iterable[str] = (), only: str | None = None) -> Experiment:
+    """One configuration, or one per variant and point of the sweep."""
+    if isinstance(source, dict):
+        raw, folder, stem = source, Path.cwd(), "run"
+    else:
+        raw, folder, stem = _read(Path(source))
+    raw = {"name": stem} | raw
+    variants: Any = raw.pop("variant", None)
+    sweep: Any = raw.pop("sweep", {})
+    changes = [_parse_override(text) for text in overrides]
+    if variants is not None and not (isinstance(variants, list) and variants and all(isinstance(v, dict) for v in variants)):
+        raise InputError("variant: found something other than [[variant]] tables; write each as [[variant]]")
+    if not isinstance(sweep, dict):
+        raise InputError('sweep: found something other than a table; write [sweep] with lines like "privacy.alpha" = [1, 2]')
+
+    axes = {key: values for key, values in _sweep_axes(sweep).items() if key not in {key for key, _ in changes}}
+    named: dict[str, Config] = {}
+    for index, variant in enumerate(variants or ({},)):
+        if variants and "name" not in variant:
+            raise InputError(f"variant[{index}].name: missing; every [[variant]] needs a name of its own")
+        for point in itertools.product(*axes.values()):
+            settings = list(zip(axes, point, strict=True))
+            merged = _overlay(raw, variant)
+            for key, value in [*settings, *changes]:
+                merged = _overlay(merged, _nested(key, value))
+            if settings and not any(key == "name" for key, _ in changes):
+                merged["name"] = f"{merged['name']}, " + ", ".join(f"{k.split('.')[-1]}={_brief(v)}" for k, v in settings)
+            label = f'variant "{merged["name"]}": ' if variants or axes else ""
+            try:
+                config = parse(_with_absolute_paths(merged, folder))
+            except InputError as error:
+                raise InputError(f"{label}{error}") from None
+            if slug(config.name) in map(slug, named):
+                raise InputError(
+                    f'{label}another variant has this name or the same file name "{slug(config.name)}"; rename one'
+                )
+            named[config.name] = config
+    if only is not None:
+        if only not in named:
+            raise InputError(f'--only "{only}": no such variant; there are: {", ".join(named)}')
+        named = {only: named[only]}
+    return Experiment(str(raw["name"]), list(named.values()), collection=bool(variants or axes))
+
+
+def slug(name: str) -> str:
+    """A file name for a configuration's name."""
+    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip("-.") or "run"
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Path, str]:
+    if path.suffix in (".h5", ".hdf5"):
+        from dpadmm_mpi.results import load as load_result
+
+        text, where = load_result(path).config_text, f"the configuration in {path}"
+    else:
+        try:
+            text, where = path.read_text(encoding="utf-8"), str(path)
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such configuration file") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: cannot be read as a configuration ({error})") from None
+    try:
+        return tomllib.loads(text), path.resolve().parent, path.stem
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{where}: not valid TOML: {error}") from None
+
+
+def _parse_override(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise InputError(f'--set {text}: found no "="; write --set section.key=value')
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value.strip()  # a word without quotes
+
+
+def _sweep_axes(sweep: dict[str, Any], prefix: str = "") -> dict[str, list[Any]]:
+    """Dotted keys, quoted or not, to their lists."""
+    axes: dict[str, list[Any]] = {}
+    for key, value in sweep.items():
+        if isinstance(value, dict):
+            axes |= _sweep_axes(value, f"{prefix}{key}.")
+        elif isinstance(value, list) and value:
+            axes[f"{prefix}{key}"] = value
+        else:
+            raise InputError(f"sweep.{prefix}{key}: found {value}; a list with at least one value is needed")
+    return axes
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    section, _, name = key.partition(".")
+    return {section: {name: value}} if name else {section: value}
+
+
+def _overlay(base: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """`extra` on top of `base`, key by key within a section.
+
+    An inherited key that a new choice gives no meaning to is left behind: a variant with method = "admm" does not
+    inherit the gamma of "r-admm".
+    """
+    merged = dict(base)
+    for name, table in extra.items():
+        inherited = base.get(name)
+        if not (isinstance(table, dict) and isinstance(inherited, dict)):
+            merged[name] = table
+            continue
+        merged[name] = {key: value for key, value in inherited.items() if not _left_behind(name, key, table)} | table
+    return merged
+
+
+def _left_behind(section: str, key: str, table: dict[str, Any]) -> bool:
+    if any(ALTERNATIVES.get((section, new)) == key for new in table):
+        return True
+    selector, takers = CHOICES.get(f"{section}.{key}", ("", {}))
+    return selector in table and table[selector] not in takers
+
+
+def _with_absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Relative paths are meant from the configuration's folder; absolute, they can be run again from anywhere."""
+    raw = dict(raw)
+    for section, key in PATH_KEYS:
+        table = raw.get(section)
+        if isinstance(table, dict) and isinstance(table.get(key), str):
+            raw[section] = {**table, key: str((folder / Path(table[key]).expanduser()).resolve())}
+    return raw
+
+
+def _brief(value: Any) -> str:
+    return re.sub(r"[\s\"'{}\[\]]+", "", str(value)).replace(":", "=")

@@ -1,0 +1,40 @@
+"""How this process was started: alone, or as one of several by an MPI launcher. Looks at the environment only."""
+
+import os
+from collections.abc import Mapping
+
+from dpadmm_mpi.errors import InputError
+
+# What launchers tell the processes that they start: Open MPI and relatives, MPICH and relatives, Slurm.
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+
+def _first_number(names: tuple[str, ...], environment: Mapping[str, str]) -> tuple[str, int] | None:
+    for name in names:
+        if environment.get(name, "").isdecimal():
+            return name, int(environment[name])
+    return None
+
+
+def is_under_launcher(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether to start MPI: a lone process neither needs it nor pays for it."""
+    return _first_number(_SIZES, environment) is not None or "PMIX_RANK" in environment
+
+
+def announced_rank(environment: Mapping[str, str] = os.environ) -> int:
+    """The launcher's number for this process; 0 when there is none."""
+    found = _first_number(_RANKS, environment)
+    return found[1] if found else 0
+
+
+def refuse_strangers(mpi_size: int, library: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Stop where a launcher started several processes that each see themselves alone: all would write one file."""
+    for name in _SIZES:
+        announced = _first_number((name,), environment)
+        if mpi_size == 1 and announced is not None and announced[1] > 1:
+            raise InputError(
+                f"the launcher started {announced[1]} processes ({name}), but MPI ({library}) sees one: launcher and MPI "
+                "library do not belong together; use the mpiexec of that library, or `srun --mpi=...` with a plug-in that "
+                "it knows, or --serial for a single process"
+            )

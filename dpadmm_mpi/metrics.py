@@ -1,0 +1,28 @@
+"""What is measured (SPEC 6), as pure functions of iterates."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.data.shard import Shard
+
+Array = NDArray[np.float64]
+
+
+def consensus_error(primals: Array) -> float:
+    """(1/N) sum_i ||f_i - fbar||"""
+    return float(np.mean(np.linalg.norm(primals - primals.mean(axis=0), axis=1)))
+
+
+def test_error(primals: Array, test: Shard | None) -> float:
+    """Share of the test records that the mean classifier gets wrong, where 0 predicts +1; nan without test records."""
+    if test is None:
+        return float("nan")
+    predicted = np.where(np.asarray(test.X @ primals.mean(axis=0)) >= 0.0, 1.0, -1.0)
+    return float(np.mean(predicted != test.y))
+
+
+def distance(primals: Array, optimum: Array) -> float:
+    """(1/N) sum_i ||f_i - f*|| / ||f*||"""
+    norm = float(np.linalg.norm(optimum))
+    mean_distance = float(np.mean(np.linalg.norm(primals - optimum, axis=1)))
+    return mean_distance / norm if norm > 0.0 else mean_distance

@@ -1,0 +1,99 @@
+"""Figures from results; the only matplotlib. Colours are told apart without colour vision, and line styles in grey."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.results import Result
+
+# Okabe and Ito's palette, without its yellow, which is too pale for lines.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLES = ("-", "--", "-.", ":")
+FORMATS = ("png", "svg", "pdf")
+
+
+def comparison(results: Sequence[Result], target: Path) -> None:
+    """Loss and test error with mean and range over runs, and privacy, over the iterations."""
+    if target.suffix.lstrip(".").lower() not in FORMATS:
+        raise InputError(f'{target}: found the ending "{target.suffix}"; it must be one of .{", .".join(FORMATS)}')
+    plt = _pyplot()
+    has_test = any(np.isfinite(result.test_error).any() for result in results)
+    panels = 3 if has_test else 2
+    # A lone result is named in the title; several share one legend below, clear of the curves.
+    figure, axes = plt.subplots(1, panels, figsize=(3.6 * panels, 3.3), layout="constrained")
+    for index, result in enumerate(results):
+        look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index // len(COLOURS) % len(STYLES)]}
+        look["label"] = result.name
+        _band(axes[0], result, "loss", look)
+        if has_test:
+            _band(axes[1], result, "test_error", look)
+        _privacy(axes[-1], result, look)
+    _label(axes[0], "mean loss")
+    if has_test:
+        _label(axes[1], "test error of the mean classifier")
+    _label(axes[-1], "total privacy loss, bound")
+    _finish_privacy(axes[-1], results)
+    if len(results) == 1:
+        figure.suptitle(results[0].name, fontsize=11)
+    else:
+        figure.legend(
+            *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(len(results), 4), frameon=False
+        )
+    try:
+        figure.savefig(target, dpi=160)
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror}") from None
+    finally:
+        plt.close(figure)
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise InputError('plots need matplotlib; install it with: pip install "dpadmm-mpi[plot]"') from None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True})
+    plt.rcParams.update({"grid.alpha": 0.25, "lines.linewidth": 1.6, "svg.hashsalt": "dpadmm"})
+    return plt
+
+
+def _band(axis: Any, result: Result, name: str, look: dict[str, Any]) -> None:
+    """Mean over the runs as a line, range as a band; rows that no run has reached are left out."""
+    values = result[name]
+    reached = np.isfinite(values).any(axis=0)
+    t, values = result.iteration[reached], values[:, reached]
+    axis.plot(t, np.nanmean(values, axis=0), **look)
+    if len(values) > 1:
+        axis.fill_between(t, np.nanmin(values, axis=0), np.nanmax(values, axis=0), color=look["color"], alpha=0.18, lw=0)
+
+
+def _privacy(axis: Any, result: Result, look: dict[str, Any]) -> None:
+    if not np.isfinite(result.bound).all():
+        return
+    axis.plot(result.iteration, result.bound, **look)
+    axis.plot(result.iteration, result.tight, color=look["color"], linewidth=0.9, linestyle=(0, (1, 1.5)))
+
+
+def _finish_privacy(axis: Any, results: Sequence[Result]) -> None:
+    drawn = [result for result in results if np.isfinite(result.bound).all()]
+    if not drawn:
+        axis.text(0.5, 0.5, "not private:\nthe bound is infinite", ha="center", va="center", transform=axis.transAxes)
+        axis.set_yticks([])
+        return
+    axis.plot([], [], color="0.3", label="P(t), the paper's")
+    axis.plot([], [], color="0.3", linewidth=0.9, linestyle=(0, (1, 1.5)), label="tighter pure bound")
+    handles = axis.get_lines()[-2:]
+    axis.legend(handles=handles, loc="upper left", frameon=False, fontsize=8)
+    axis.set_ylim(bottom=0)
+
+
+def _label(axis: Any, text: str) -> None:
+    axis.set_xlabel("iteration t")
+    axis.set_title(text, fontsize=9)
+    axis.margins(x=0.02)

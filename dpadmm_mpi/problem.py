@@ -1,0 +1,108 @@
+"""One node's objective O_i (SPEC 1) and the exact argmin of it plus a linear and a quadratic term."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.data.shard import Shard
+from dpadmm_mpi.losses import Loss
+from dpadmm_mpi.newton import Point, conjugate_gradients, minimise
+
+Array = NDArray[np.float64]
+
+DENSE_HESSIAN = 2000  # features up to which a d x d Hessian is formed and factorised
+
+# Round-off in a mean over records weighted with C: a gradient whose terms are all below this share of C is noise.
+_SCALE_FLOOR = 1e-5
+
+
+class NodeProblem:
+    """O_i(f) = (C/B_i) sum_n L(y_n f.x_n) + (rho/N) ||f||^2 / 2"""
+
+    def __init__(self, shard: Shard, loss: Loss, C: float, ridge: float) -> None:
+        self.signed: Any = shard.signed()  # rows y_n x_n, dense or CSR
+        self.loss = loss
+        self.C = C
+        self.weight = C / shard.records  # of one record
+        self.ridge = ridge  # rho/N
+
+    @property
+    def features(self) -> int:
+        return int(self.signed.shape[1])
+
+    def mean_loss(self, f: Array) -> float:
+        return float(np.mean(self.loss.value(self.signed @ f)))
+
+    def value(self, f: Array) -> float:
+        return self.value_from(self.mean_loss(f), f)
+
+    def value_from(self, mean_loss: float, f: Array) -> float:
+        """O_i(f) where the mean loss at f is known already."""
+        return self.C * mean_loss + 0.5 * self.ridge * float(f @ f)
+
+    def data_gradient(self, margins: Array) -> Array:
+        return np.asarray(self.weight * (self.signed.T @ self.loss.first(margins)))
+
+    def hessian(self, margins: Array, ridge: float) -> Array:
+        """(C/B) sum_n L''_n x_n x_n' + ridge I, dense."""
+        w = self.weight * self.loss.second(margins)
+        if isinstance(self.signed, np.ndarray):
+            rooted = self.signed * np.sqrt(w)[:, None]
+            H = rooted.T @ rooted
+        else:
+            H = (self.signed.T @ self.signed.multiply(w[:, None])).toarray()
+        H.flat[:: len(H) + 1] += ridge
+        return np.asarray(H)
+
+    def hessian_product(self, margins: Array, v: Array, ridge: float) -> Array:
+        w = self.weight * self.loss.second(margins)
+        return np.asarray(self.signed.T @ (w * (self.signed @ v)) + ridge * v)
+
+    def hessian_diagonal(self, margins: Array, ridge: float) -> Array:
+        w = self.weight * self.loss.second(margins)
+        if isinstance(self.signed, np.ndarray):
+            return np.einsum("ni,ni,n->i", self.signed, self.signed, w) + ridge
+        return np.asarray(self.signed.multiply(self.signed).T @ w + ridge)
+
+    def argmin(self, linear: Array, quadratic: float, start: Array) -> Point:
+        """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2"""
+        return minimise(_Tilted(self, linear, self.ridge + quadratic), start)
+
+
+@dataclass(frozen=True)
+class _Tilted:
+    """O_i plus linear and quadratic terms, as the Newton iteration sees it; `ridge` holds both quadratic terms."""
+
+    problem: NodeProblem
+    linear: Array
+    ridge: float
+
+    def evaluate(self, f: Array) -> Point:
+        problem = self.problem
+        margins = np.asarray(problem.signed @ f)
+        terms = (
+            problem.weight * float(np.sum(problem.loss.value(margins))),
+            0.5 * self.ridge * float(f @ f),
+            float(self.linear @ f),
+        )
+        parts = (problem.data_gradient(margins), self.ridge * f, self.linear)
+        return Point(
+            f=f,
+            value=sum(terms),
+            gradient=parts[0] + parts[1] + parts[2],
+            scale=max(sum(float(np.linalg.norm(part)) for part in parts), _SCALE_FLOOR * problem.C),
+            magnitude=sum(map(abs, terms)),
+            margins=margins,
+        )
+
+    def direction(self, point: Point) -> Array:
+        problem, margins = self.problem, point.margins
+        if problem.features <= DENSE_HESSIAN:
+            return np.asarray(np.linalg.solve(problem.hessian(margins, self.ridge), -point.gradient), dtype=np.float64)
+        return conjugate_gradients(
+            lambda v: problem.hessian_product(margins, v, self.ridge),
+            problem.hessian_diagonal(margins, self.ridge),
+            point,
+        )

@@ -1,0 +1,248 @@
+"""The HDF5 file of one configuration, written by rank 0 while the run goes on.
+
+Every dataset has its final shape and its disk space from the beginning: a full disk is found before the first iteration,
+and a kill leaves a readable file in which the rows not reached are nan and `complete` is false.
+"""
+
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.config import fingerprint, to_toml
+from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.plan import Plan
+from dpadmm_mpi.results import Result, read
+from dpadmm_mpi.theory import privacy
+
+Array = NDArray[np.float64]
+
+FORMAT_VERSION = 1
+FLUSH_SECONDS = 1.0  # a killed run loses less than this
+_DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx", "mpi4py")
+
+PER_RUN = {  # name -> (what follows (run, iteration), description)
+    "loss": ((), "L(t): mean over nodes of the node's mean loss at its own f_i(t)"),
+    "node_loss": (("node",), "mean loss of each node at its own f_i(t)"),
+    "objective": ((), "sum_i O_i(f_i(t))"),
+    "consensus_error": ((), "(1/N) sum_i ||f_i(t) - fbar(t)||"),
+    "test_error": ((), "share of test records that the mean classifier gets wrong; nan without test records"),
+    "kkt_residual": (("node",), "relative residual of (KKT) in the data step, the largest since the row before; nan if none"),
+    "timing/compute_seconds": (("node",), "local step of the node, since the row before"),
+    "timing/wait_seconds": (("node",), "waiting for neighbours of the node's rank, since the row before"),
+    "timing/bytes_sent": (("node",), "bytes of the node's vectors to other ranks, since the row before"),
+}
+OPTIMUM = {"distance_to_optimum": ((), "(1/N) sum_i ||f_i(t) - f*|| / ||f*||, f* the centralised optimum")}
+TRAJECTORY = {"trajectory": (("node", "feature"), "f_i(t) as released: what an eavesdropper sees")}
+
+
+class Recorder:
+    """Buffers rows and writes them; one for each file."""
+
+    def __init__(self, file: h5py.File, plan: Plan, name: str) -> None:
+        self.file = file
+        self.name = name
+        self._plan = plan
+        self._layout = PER_RUN | (OPTIMUM if plan.seeks_optimum else {})
+        if plan.config.record.trajectory:
+            self._layout = self._layout | TRAJECTORY
+        self._pending: list[dict[str, Any]] = []
+        self._next = (0, 0)  # run and row of the first pending entry
+        self._flushed = time.monotonic()
+
+    def describe(self, node_of_record: NDArray[np.int64], owner: NDArray[np.int64], hosts: list[str]) -> None:
+        """Everything that is known before the first iteration, and room for the rest."""
+        with self._writing():
+            self._attributes()
+            self._scales(len(node_of_record))
+            self._known_before(node_of_record, owner, hosts)
+            for name, (dims, text) in self._layout.items():
+                self._reserve(name, ("run", "iteration", *dims), text)
+            for name, text in (("final/primal", "f_i(T)"), ("final/dual", "lambda_i(T)")):
+                self._reserve(name, ("run", "node", "feature"), text)
+            self._to_disk()
+
+    def optimum(self, f: Array, objective: float) -> None:
+        with self._writing():
+            self._dataset("optimum/primal", f, ("feature",), "f*, the centralised optimum")
+            self.file["optimum"].attrs["objective"] = objective
+            self._to_disk()
+
+    def row(self, run: int, row: int, iteration: int, values: dict[str, Any]) -> None:
+        """The measurements of one recorded iteration; `values` has an entry for every name in the layout."""
+        if not self._pending:
+            self._next = (run, row)
+        self._pending.append(values)
+        due = iteration % self._plan.config.record.checkpoint == 0
+        if due or time.monotonic() - self._flushed > FLUSH_SECONDS:
+            with self._writing():
+                self._write_pending()
+                self.file.flush()
+
+    def end_of_run(self, run: int, primal: Array, dual: Array) -> None:
+        with self._writing():
+            self._write_pending()
+            self.file["final/primal"][run] = primal
+            self.file["final/dual"][run] = dual
+            self.file.flush()
+
+    def finish(self, seconds: float) -> None:
+        """The data first, safely; only then the mark that the file is complete."""
+        with self._writing():
+            self.file["timing"].attrs["seconds"] = seconds
+            self._to_disk()
+            self.file.attrs["complete"] = True
+            self._to_disk()
+
+    def result(self) -> Result:
+        return read(self.file, self.name)
+
+    def close(self) -> None:
+        with self._writing():
+            self.file.close()
+
+    def discard(self) -> None:
+        """Remove a file that holds nothing yet."""
+        self.file.close()
+        Path(self.name).unlink(missing_ok=True)
+
+    def _write_pending(self) -> None:
+        if self._pending:
+            run, row = self._next
+            for name in self._layout:
+                block = np.array([values[name] for values in self._pending], dtype=np.float64)
+                self.file[name][run, row : row + len(block)] = block
+        self._pending = []
+        self._flushed = time.monotonic()
+
+    def _to_disk(self) -> None:
+        self.file.flush()
+        if self.file.driver != "core":
+            os.fsync(self.file.id.get_vfd_handle())
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RuntimeError) as error:  # what h5py raises when the disk does not take the bytes
+            raise RunError(
+                f"{self.name} cannot be written ({_reason(error)}); make room or choose another place with -o; what was "
+                "written before is still there"
+            ) from error
+
+    def _attributes(self) -> None:
+        plan = self._plan
+        versions = []
+        for package in _DEPENDENCIES:
+            try:
+                versions.append(f"{package} {metadata.version(package)}")
+            except metadata.PackageNotFoundError:
+                continue
+        self.file.attrs.update(
+            {
+                "format": "dpadmm_mpi",
+                "format_version": FORMAT_VERSION,
+                "software": "dpadmm-mpi",
+                "softwareVersion": metadata.version("dpadmm-mpi"),
+                "softwareDependencies": ", ".join([f"Python {platform.python_version()}", *versions]),
+                "date": datetime.now(UTC).isoformat(timespec="seconds"),
+                "name": plan.config.name,
+                "config": to_toml(plan.config),
+                "config_sha256": fingerprint(plan.config),
+                "notes": "\n".join(plan.notes),
+                "complete": False,
+            }
+        )
+
+    def _scales(self, records: int) -> None:
+        plan = self._plan
+        scales = {
+            "run": np.arange(plan.config.runs),
+            "iteration": plan.recorded,
+            "node": np.arange(plan.graph.nodes),
+            "feature": np.arange(plan.features),
+            "graph/edge": np.arange(len(plan.graph.edges)),
+            "graph/end": np.arange(2),
+            "data/record": np.arange(records),
+        }
+        for name, values in scales.items():
+            self.file.create_dataset(name, data=values, dtype=np.int64).make_scale(name.split("/")[-1])
+
+    def _known_before(self, node_of_record: NDArray[np.int64], owner: NDArray[np.int64], hosts: list[str]) -> None:
+        plan, ledger, rows = self._plan, self._plan.ledger, self._plan.recorded
+        over_nodes = ("iteration", "node")
+        self._dataset("privacy/bound", ledger.bound[rows], ("iteration",), "P(t) = max_i P_i(t), the paper's bound")
+        self._dataset("privacy/node_bound", ledger.node_bound[rows], over_nodes, "P_i(t), the paper's bound")
+        self._dataset("privacy/tight", ledger.tight[rows], ("iteration",), "the tighter pure bound, max over nodes")
+        self._dataset("privacy/node_tight", ledger.node_tight[rows], over_nodes, "the tighter pure bound of each node")
+        for name in ("bound", "node_bound", "tight", "node_tight"):
+            paper = "bound" in name
+            self.file[f"privacy/{name}"].attrs.update(
+                {
+                    "theorem": ledger.theorem if paper else f"{ledger.theorem}; {privacy.TIGHT}",
+                    "neighbouring_relation": privacy.NEIGHBOURS,
+                    "proven": ledger.proven if paper else True,
+                }
+            )
+        settings = plan.settings
+        self._dataset("privacy/alpha", settings.alpha[rows], over_nodes, "noise parameter of the data step; nan if none")
+        self._dataset("algorithm/eta", settings.eta[rows], over_nodes, "penalty eta_i(t)")
+        self._dataset("algorithm/theta", settings.theta[rows], over_nodes, "dual step theta_i(t); nan if none")
+        self._dataset("graph/edges", plan.graph.edges, ("graph/edge", "graph/end"), "each edge once")
+        self._dataset("data/sizes", plan.sizes, ("node",), "training records of each node")
+        self._dataset("data/node_of_record", node_of_record, ("data/record",), "node that has the record; -1: test")
+        self._dataset("timing/owner", owner, ("node",), "rank that hosted the node")
+        self.file["timing"].attrs.update({"ranks": len(hosts), "hosts": hosts})
+
+    def _dataset(self, name: str, values: NDArray[Any], dims: tuple[str, ...], text: str) -> None:
+        dtype = np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64
+        self._attach(self.file.create_dataset(name, data=values, dtype=dtype), dims, text)
+
+    def _reserve(self, name: str, dims: tuple[str, ...], text: str) -> None:
+        """A dataset of nan, its space taken from the disk now."""
+        shape = tuple(len(self.file[dim]) for dim in dims)
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        dataset = self.file.create_dataset(name, shape=shape, dtype=np.float64, fillvalue=np.nan, dcpl=properties)
+        self._attach(dataset, dims, text)
+
+    def _attach(self, dataset: h5py.Dataset, dims: tuple[str, ...], text: str) -> None:
+        for axis, dim in enumerate(dims):
+            dataset.dims[axis].attach_scale(self.file[dim])
+        dataset.attrs["description"] = text
+
+
+def create(path: Path | None, plan: Plan, force: bool = False) -> Recorder:
+    """A recorder for a new file, or, without a path, for one in memory. An existing file is only replaced by force."""
+    if path is None:
+        return Recorder(h5py.File("result", "x", driver="core", backing_store=False), plan, "the result")
+    refuse_existing(path, force)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if force:
+            path.unlink(missing_ok=True)
+        # No lock: readers may look at a running job. Mode x: of two writers, the second one fails.
+        return Recorder(h5py.File(path, "x", locking=False), plan, str(path))
+    except OSError as error:
+        raise InputError(f"{path} cannot be created ({_reason(error)}); choose another place with -o") from None
+
+
+def refuse_existing(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise InputError(f"{path} exists; choose another place with -o, or replace it with --force")
+
+
+def _reason(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    if number:
+        return os.strerror(number)
+    return str(error).split("(")[-1].rstrip(")") if "(" in str(error) else str(error)

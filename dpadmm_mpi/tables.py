@@ -1,0 +1,139 @@
+"""What the commands print: plain, aligned text."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.algorithms.decentralised import METHODS
+from dpadmm_mpi.plan import Plan
+from dpadmm_mpi.results import Result
+from dpadmm_mpi.theory import privacy
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table: the first column to the left, numbers to the right."""
+    widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))]
+        return "  ".join(cells).rstrip()
+
+    return "\n".join(line(row) for row in [header, *rows])
+
+
+def number(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.4g}"
+
+
+def results_table(results: Sequence[Result]) -> str:
+    """Last recorded values, as mean and range over the runs."""
+    rows = []
+    for result in results:
+        last, runs_done = last_row(result)
+        row = [result.name, status(result), str(result.iteration[last]), str(runs_done)]
+        for name in ("loss", "test_error", "consensus_error", "distance_to_optimum"):
+            row.append(mean_and_range(result[name][:, last]) if name in result else "-")
+        rows.append([*row, number(result.bound[last]), number(result.tight[last])])
+    header = ["name", "status", "t", "runs", "loss", "test error", "consensus", "to optimum", "P(t)", "tight"]
+    keep = [k for k in range(len(header)) if k != 7 or any(row[7] != "-" for row in rows)]
+    return aligned([header[k] for k in keep], [[row[k] for k in keep] for row in rows])
+
+
+def mean_and_range(values: NDArray[np.float64]) -> str:
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return "-"
+    spread = f" ±{np.ptp(values) / 2:.2g}" if len(values) > 1 else ""
+    return f"{values.mean():.4g}{spread}"
+
+
+def last_row(result: Result) -> tuple[int, int]:
+    """The last row that some run has reached, and the number of runs that have reached it."""
+    reached = ~np.isnan(result.loss)
+    if not reached.any():
+        return 0, 0
+    last = int(np.flatnonzero(reached.any(axis=0))[-1])
+    return last, int(reached[:, last].sum())
+
+
+def status(result: Result) -> str:
+    return "complete" if result.complete else "incomplete"
+
+
+def plan_report(plan: Plan, test_records: int, owner: NDArray[np.int64]) -> str:
+    """What `dpadmm check` says about a configuration."""
+    config, releases, ledger, degree = plan.config, plan.releases, plan.ledger, plan.graph.degree
+    method = METHODS[config.algorithm.method]
+    lines = [
+        f"{config.name}: valid",
+        "",
+        f"network    {config.network.graph}, {plan.graph.nodes} nodes, {len(plan.graph.edges)} edges, "
+        f"degrees {degree.min()} to {degree.max()}",
+        f"data       {config.data.source}, {plan.sizes.sum()} training records, {test_records} for testing, "
+        f"{plan.features} features; the smallest shard has {plan.sizes.min()} records (node {plan.sizes.argmin()}), "
+        f"the largest {plan.sizes.max()}",
+        f"method     {config.algorithm.method} ({method.source}), {config.iterations} iterations with "
+        f"{len(releases.data_steps)} data steps, {config.runs} runs",
+        f"privacy    {config.privacy.perturbation}: {ledger.theorem}; {privacy.NEIGHBOURS}",
+        f"layout     {_layout(owner)}",
+        "",
+        _node_table(plan, owner),
+        "",
+        f"total      P({config.iterations}) = {ledger.bound[-1]:.6g}, tighter pure bound {ledger.tight[-1]:.6g}"
+        + ("" if ledger.proven else ", not proven"),
+        "",
+        "conditions",
+        *(f"  {line}" for line in _conditions(plan)),
+        *(f"note       {note}" for note in plan.notes),
+    ]
+    return "\n".join(lines)
+
+
+def _layout(owner: NDArray[np.int64]) -> str:
+    ranks = owner.max() + 1
+    if ranks == 1:
+        return f"1 rank hosts all {len(owner)} nodes"
+    counts = np.bincount(owner)
+    return f"{ranks} ranks host {counts.min()} to {counts.max()} nodes each"
+
+
+def _node_table(plan: Plan, owner: NDArray[np.int64]) -> str:
+    r, ledger = plan.releases, plan.ledger
+    rows = [
+        [
+            str(i), str(owner[i]), str(plan.sizes[i]), str(plan.graph.degree[i]),
+            _span(r.eta[:, i]), _span(r.theta[:, i]), _span(r.alpha[:, i]),
+            number(ledger.node_bound[-1, i]), number(ledger.node_tight[-1, i]),
+        ]
+        for i in range(plan.graph.nodes)
+    ]  # fmt: skip
+    return aligned(["node", "rank", "records", "degree", "eta", "theta", "alpha", "P_i(T)", "tight"], rows)
+
+
+def _span(values: NDArray[np.float64]) -> str:
+    if np.isnan(values[0]):
+        return "-"
+    return f"{values[0]:.4g}" if values[0] == values[-1] else f"{values[0]:.4g} .. {values[-1]:.4g}"
+
+
+def _conditions(plan: Plan) -> list[str]:
+    r = plan.releases
+    lines = []
+    if privacy.needs_condition(r):
+        margin = privacy.condition_margin(r)
+        worst = int(np.argmin(margin))
+        verdict = "holds" if margin[worst] > 0 else "FAILS"
+        step = "eta(1)" if r.perturbation == "objective" else "theta"
+        lines.append(f"{verdict}  2 c1 < (B/C)(rho/N + 2 {step} V), margin {margin[worst]:.4g} at node {worst} (privacy)")
+    margin = (r.eta - r.theta).min(axis=0)
+    lines.append(
+        f"holds  eta(t+1) >= eta(t) >= theta > 0, margin {margin.min():.4g} at node {int(margin.argmin())} "
+        "([M] Theorem 3.1 for M-ADMM)"
+    )
+    common = bool(np.all(r.theta == r.theta[:, :1]))
+    lines.append(
+        f"{'holds' if common else 'FAILS'}  one dual step for all nodes (the duals then add up to zero, and consensus is at "
+        "the optimum)"
+    )
+    return lines

@@ -1,0 +1,1 @@
+"""Numbers that the theorems give: functions of what was released, never of the records."""

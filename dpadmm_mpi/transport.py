@@ -1,0 +1,283 @@
+"""Messages: along the edges of the graph, and to and from rank 0. The only file that imports mpi4py.
+
+`Serial` and `Mpi` have the same methods; the engine does not know which one it has. Two channels: the edges carry
+released values and nothing else, the other one carries set-up and measurements.
+"""
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.errors import DpadmmError, InputError
+from dpadmm_mpi.graphs import Graph
+from dpadmm_mpi.launch import is_under_launcher, refuse_strangers
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+T = TypeVar("T")
+
+_SPINS = 2000  # tests with a yield in between before a waiting rank begins to sleep
+_NAP = 1e-4  # seconds
+_PR_SET_PDEATHSIG = 1
+
+
+class Links(Protocol):
+    """The edges between the nodes of this rank and all their neighbours."""
+
+    known: Ints  # nodes whose values `exchange` returns: this rank's own, then the neighbours on other ranks
+    vectors_sent: Ints  # per own node: how many ranks its vector travels to
+
+    def exchange(self, values: Array) -> Array:
+        """Send one row per own node to its neighbours; return the rows of `known`."""
+        ...
+
+
+class Transport(Protocol):
+    rank: int
+    size: int
+
+    def broadcast(self, value: Any) -> Any: ...
+
+    def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
+        """make(node) on rank 0 for every node, delivered to the node's owner, in node order."""
+        ...
+
+    def gather(self, rows: Array, owner: Ints) -> Array | None:
+        """Rows of all nodes in node order on rank 0, None elsewhere."""
+        ...
+
+    def gather_objects(self, value: T) -> list[T]:
+        """One value per rank, on every rank; for set-up only."""
+        ...
+
+    def links(self, graph: Graph, owner: Ints, width: int) -> Links: ...
+
+    def abort(self, code: int) -> None: ...
+
+
+class SerialLinks:
+    def __init__(self, nodes: int) -> None:
+        self.known = np.arange(nodes)
+        self.vectors_sent = np.zeros(nodes, dtype=np.int64)
+
+    def exchange(self, values: Array) -> Array:
+        return values
+
+
+class Serial:
+    """Every node in this process."""
+
+    rank = 0
+    size = 1
+
+    def broadcast(self, value: Any) -> Any:
+        return value
+
+    def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
+        return [make(node) for node in range(len(owner))]
+
+    def gather(self, rows: Array, owner: Ints) -> Array | None:
+        return rows
+
+    def gather_objects(self, value: T) -> list[T]:
+        return [value]
+
+    def links(self, graph: Graph, owner: Ints, width: int) -> Links:
+        return SerialLinks(graph.nodes)
+
+    def abort(self, code: int) -> None:
+        sys.exit(code)
+
+
+class Mpi:
+    """One rank of an MPI communicator, which hosts one or more nodes."""
+
+    def __init__(self, comm: Any) -> None:
+        self.edges = comm.Dup()
+        self.service = comm.Dup()
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+
+    def broadcast(self, value: Any) -> Any:
+        content = pickle.dumps(value) if self.rank == 0 else b""
+        length = np.array([len(content)])
+        _wait([self.service.Ibcast(length, root=0)])
+        buffer = bytearray(content) if self.rank == 0 else bytearray(int(length[0]))
+        _wait([self.service.Ibcast(buffer, root=0)])
+        return value if self.rank == 0 else pickle.loads(buffer)
+
+    def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
+        mine: list[T] = []
+        for node, rank in enumerate(owner):
+            if self.rank == 0:
+                item = make(node)
+                if rank == 0:
+                    mine.append(item)
+                else:
+                    content = pickle.dumps(item)
+                    _wait([self.service.Isend(np.array([len(content)]), rank), self.service.Isend(content, rank)])
+            elif rank == self.rank:
+                length = np.zeros(1, dtype=np.int64)
+                _wait([self.service.Irecv(length, 0)])
+                buffer = bytearray(int(length[0]))
+                _wait([self.service.Irecv(buffer, 0)])
+                mine.append(pickle.loads(buffer))
+        return mine
+
+    def gather(self, rows: Array, owner: Ints) -> Array | None:
+        counts = np.bincount(owner, minlength=self.size) * rows.shape[1]
+        gathered = np.empty((len(owner), rows.shape[1])) if self.rank == 0 else None
+        target = None if gathered is None else (gathered, counts)
+        _wait([self.service.Igatherv(np.ascontiguousarray(rows), target, root=0)])
+        if gathered is None:
+            return None
+        in_node_order = np.empty_like(gathered)
+        in_node_order[np.argsort(owner, kind="stable")] = gathered
+        return in_node_order
+
+    def gather_objects(self, value: T) -> list[T]:
+        gathered: list[T] = self.service.allgather(value)
+        return gathered
+
+    def links(self, graph: Graph, owner: Ints, width: int) -> Links:
+        return MpiLinks(self.edges, graph, owner, width)
+
+    def abort(self, code: int) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.service.Abort(code)
+
+
+class MpiLinks:
+    """One packed float64 message per direction and pair of ranks that share an edge, by persistent requests.
+
+    A message holds one vector for each node of the sender that has a neighbour at the receiver, in ascending order of
+    the nodes: no header, no pickle. Both sides derive the same lists from graph and owner.
+    """
+
+    def __init__(self, comm: Any, graph: Graph, owner: Ints, width: int) -> None:
+        from mpi4py import MPI
+
+        rank = comm.Get_rank()
+        mine = np.flatnonzero(owner == rank)
+        outgoing: dict[int, set[int]] = {}
+        incoming: dict[int, set[int]] = {}
+        for i in mine:
+            for j in graph.neighbours[i]:
+                if owner[j] != rank:
+                    outgoing.setdefault(int(owner[j]), set()).add(int(i))
+                    incoming.setdefault(int(owner[j]), set()).add(j)
+        remote = [node for peer in sorted(incoming) for node in sorted(incoming[peer])]
+        self.known = np.concatenate([mine, np.array(remote, dtype=np.int64)])
+        self.vectors_sent = np.array([sum(int(i) in nodes for nodes in outgoing.values()) for i in mine], dtype=np.int64)
+        self._own = len(mine)
+        self._values = np.empty((len(self.known), width))
+        self._outbox = [
+            (np.searchsorted(mine, sorted(nodes)), np.empty((len(nodes), width))) for _, nodes in sorted(outgoing.items())
+        ]
+        receives, start = [], len(mine)
+        for peer in sorted(incoming):
+            stop = start + len(incoming[peer])
+            receives.append(comm.Recv_init(self._values[start:stop], source=peer))
+            start = stop
+        sends = [comm.Send_init(buffer, dest=peer) for peer, (_, buffer) in zip(sorted(outgoing), self._outbox, strict=True)]
+        self._requests = receives + sends
+        self._start_all = MPI.Prequest.Startall
+
+    def exchange(self, values: Array) -> Array:
+        self._values[: self._own] = values
+        for rows, buffer in self._outbox:
+            buffer[...] = values[rows]
+        if self._requests:
+            self._start_all(self._requests)
+            _wait(self._requests)
+        return self._values
+
+
+def _wait(requests: list[Any]) -> None:
+    """Wait without keeping a core from ranks that compute: test and yield, then test and sleep."""
+    from mpi4py import MPI
+
+    tests = 0
+    while not MPI.Request.Testall(requests):
+        tests += 1
+        if tests < _SPINS:
+            os.sched_yield()
+        else:
+            time.sleep(_NAP)
+
+
+def connect(serial: bool = False) -> Transport:
+    """The transport of this process as it was launched."""
+    if serial or not is_under_launcher():
+        return Serial()
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        refuse_strangers(1, f"mpi4py is not usable: {error}")
+        return Serial()
+    refuse_strangers(MPI.COMM_WORLD.Get_size(), MPI.Get_library_version().split(",")[0].strip())
+    _end_with_the_launcher()
+    return Mpi(MPI.COMM_WORLD)
+
+
+def on_root(transport: Transport, make: Callable[[], T]) -> T:
+    """make() on rank 0, its result on every rank; if it fails, every rank raises the same error."""
+    outcome: tuple[bool, Any]
+    if transport.rank == 0:
+        try:
+            outcome = (True, make())
+        except DpadmmError as error:
+            outcome = (False, error)
+    else:
+        outcome = (False, None)
+    succeeded, value = transport.broadcast(outcome)
+    if not succeeded:
+        raise _everywhere(value)
+    return value
+
+
+def agree(transport: Transport, make: Callable[[], T]) -> T:
+    """make() on every rank; if it fails on some, every rank raises the first of their errors."""
+    value, error = None, None
+    try:
+        value = make()
+    except DpadmmError as caught:
+        error = caught
+    for failure in transport.gather_objects(error):
+        if failure is not None:
+            raise _everywhere(failure)
+    return value  # type: ignore[return-value]
+
+
+def _everywhere(error: DpadmmError) -> DpadmmError:
+    error.everywhere = True
+    return error
+
+
+def assign_owners(sizes: Ints, ranks: int) -> Ints:
+    """node -> rank, in contiguous blocks balanced by records, no rank without a node."""
+    nodes = len(sizes)
+    if ranks > nodes:
+        raise InputError(f"started on {ranks} ranks, but the network has {nodes} nodes; use at most {nodes} ranks")
+    middle = np.cumsum(sizes) - sizes / 2.0
+    owner = np.minimum((middle * ranks / sizes.sum()).astype(np.int64), ranks - 1)
+    # Every rank gets at least one node: rank r begins at node r at the latest, and leaves one for each rank after it.
+    starts = np.searchsorted(owner, np.arange(ranks))
+    for r in range(1, ranks):
+        starts[r] = min(max(starts[r], starts[r - 1] + 1), nodes - ranks + r)
+    return np.searchsorted(starts, np.arange(nodes), side="right") - 1
+
+
+def _end_with_the_launcher() -> None:
+    """Linux: a killed launcher takes its ranks with it instead of leaving them waiting for each other."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
