@@ -24,9 +24,8 @@ def comparison(results: Sequence[Result], target: Path) -> None:
     panels = 3 if has_test else 2
     # A lone result is named in the title; several share one legend below, clear of the curves.
     figure, axes = plt.subplots(1, panels, figsize=(3.6 * panels, 3.3), layout="constrained")
-    for index, result in enumerate(results):
-        look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index // len(COLOURS) % len(STYLES)]}
-        look["label"] = result.name
+    for index, (result, label) in enumerate(zip(results, _labels(results), strict=True)):
+        look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index % len(STYLES)], "label": label}
         _band(axes[0], result, "loss", look)
         if has_test:
             _band(axes[1], result, "test_error", look)
@@ -48,6 +47,12 @@ def comparison(results: Sequence[Result], target: Path) -> None:
         raise InputError(f"{target} cannot be written: {error.strerror}") from None
     finally:
         plt.close(figure)
+
+
+def _labels(results: Sequence[Result]) -> list[str]:
+    """The configurations' names, or, where two are the same, the files'."""
+    names = [result.name for result in results]
+    return names if len(set(names)) == len(names) else [Path(result.source).stem for result in results]
 
 
 def _pyplot() -> Any:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -157,17 +158,17 @@ def _comparable(file: h5py.File) -> dict[str, Any]:
 
 def _differences(name: str, a: Any, b: Any) -> Iterator[str]:
     a, b = np.asarray(a), np.asarray(b)
-    if a.dtype != b.dtype or a.shape != b.shape:
+    if a.dtype.kind != b.dtype.kind or a.shape != b.shape:
         yield f"{name}: {a.dtype} {a.shape} and {b.dtype} {b.shape}"
-    elif a.tobytes() != b.tobytes():
+    elif a.dtype != b.dtype or a.tobytes() != b.tobytes():
         if a.ndim == 0 or a.dtype.kind not in "fiu":
-            yield f"{name}: {_clip(a)} and {_clip(b)}"
+            yield f"{name}: {' and '.join(_first_different_line(str(a), str(b)))}"
         else:
             bits = a.view(np.uint64) != b.view(np.uint64)
             index = tuple(int(k) for k in np.argwhere(bits)[0])
-            yield f"{name}{list(index)}: {a[index]!r} and {b[index]!r} ({int(bits.sum())} of {a.size} differ)"
+            yield f"{name}{list(index)}: {a[index].item()} and {b[index].item()} ({int(bits.sum())} of {a.size} differ)"
 
 
-def _clip(value: NDArray[Any]) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _first_different_line(a: str, b: str) -> tuple[str, str]:
+    pairs = zip_longest(a.split("\n"), b.split("\n"), fillvalue="(nothing)")
+    return next((x, y) for x, y in pairs if x != y)

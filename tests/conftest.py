@@ -1,0 +1,104 @@
+"""Shared by all tests: small configurations, and runs under a real mpiexec."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tomli_w
+
+# Mathematics and launchers alike: one BLAS thread, root and more ranks than cores allowed.
+MPI_ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+TIMEOUT = 60  # seconds within which every job must have ended: nobody hangs
+
+METHODS = ("admm", "m-admm", "r-admm", "mr-admm")
+PERTURBATIONS = ("none", "dual", "penalty", "objective", "primal")
+
+# Six nodes with degrees 1 to 4.
+EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (2, 4), (4, 5)]
+
+
+@pytest.fixture
+def edge_file(tmp_path):
+    path = tmp_path / "edges.txt"
+    path.write_text("".join(f"{i} {j}\n" for i, j in EDGES))
+    return path
+
+
+@pytest.fixture
+def config(edge_file):
+    """make(method, perturbation, **sections): a small, quick configuration with unequal degrees and uneven shards."""
+
+    def make(method="admm", perturbation="none", iterations=6, runs=1, features=4, **sections):
+        eta = {
+            "admm": 0.7,
+            "r-admm": 0.7,
+            "m-admm": [0.5 + 0.1 * i for i in range(6)],
+            "mr-admm": [{"first": 0.5 + 0.1 * i, "ratio": 1.02} for i in range(6)],
+        }[method]
+        if perturbation == "dual" and method == "mr-admm":
+            eta = [0.5 + 0.1 * i for i in range(6)]
+        raw = {
+            "name": f"{method} {perturbation}",
+            "seed": 11,
+            "runs": runs,
+            "iterations": iterations,
+            "data": {"source": "synthetic", "features": features, "records": 240, "train": 200, "split": "uneven",
+                     "concentration": 5.0},
+            "network": {"graph": "edges", "path": str(edge_file)},
+            "problem": {"C": 3.0, "rho": 0.5},
+            "algorithm": {"method": method, "eta": eta},
+            "privacy": {"perturbation": perturbation},
+            "record": {"trajectory": True},
+        }  # fmt: skip
+        if perturbation != "none":
+            raw["privacy"]["alpha"] = 5.0
+        for name, table in sections.items():
+            raw[name] = {**raw[name], **table} if isinstance(table, dict) else table
+            raw[name] = {key: value for key, value in raw[name].items() if value is not None}
+        return raw
+
+    return make
+
+
+@pytest.fixture
+def write_toml(tmp_path):
+    def write(raw, name="config.toml"):
+        path = tmp_path / name
+        path.write_text(tomli_w.dumps(raw))
+        return path
+
+    return write
+
+
+def command(*arguments, ranks=None, program=None, environment=None, cwd=None, launcher=()):
+    """Run `dpadmm ...` (or another program) alone or under mpiexec; the completed process, never later than TIMEOUT."""
+    start = [sys.executable, "-m", "dpadmm_mpi"] if program is None else [sys.executable, str(program)]
+    if ranks is not None:
+        start = [str(Path(sys.executable).parent / "mpiexec"), *launcher, "-n", str(ranks), *start]
+    return subprocess.run(
+        [*start, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        env={**os.environ, **MPI_ENVIRONMENT, **(environment or {})},
+        cwd=cwd,
+        check=False,
+    )
+
+
+def sentences(process):
+    """What dpadmm itself said on standard error, without the launcher's own words."""
+    return [line for line in process.stderr.splitlines() if line.startswith("dpadmm:")]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20180710)

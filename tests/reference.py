@@ -1,0 +1,93 @@
+"""A plain implementation of SPEC 2, as one would write it first: loops, dictionaries, scipy's root finder on (KKT).
+
+It shares no code with the package. Noise vectors are handed in.
+"""
+
+import numpy as np
+from scipy.optimize import minimize, root
+
+
+def logistic(z):
+    return np.logaddexp(0.0, -z)
+
+
+def logistic_slope(z):
+    return -1.0 / (1.0 + np.exp(z))
+
+
+def logistic_curvature(z):
+    p = 1.0 / (1.0 + np.exp(-z))
+    return p * (1.0 - p)
+
+
+class Node:
+    def __init__(self, X, y, C, rho, N):
+        self.X, self.y, self.C, self.rho, self.N = X, y, C, rho, N
+
+    def objective(self, f):
+        return self.C * np.mean(logistic(self.y * (self.X @ f))) + self.rho / self.N * (f @ f) / 2
+
+    def gradient(self, f):
+        slopes = logistic_slope(self.y * (self.X @ f))
+        return self.C * np.mean(slopes[:, None] * self.y[:, None] * self.X, axis=0) + self.rho / self.N * f
+
+    def hessian(self, f):
+        w = logistic_curvature(self.y * (self.X @ f))
+        return self.C * (self.X.T * w) @ self.X / len(self.y) + self.rho / self.N * np.eye(len(f))
+
+
+def centralised_optimum(nodes, d):
+    """argmin of sum_i O_i, by a trust-region method and a few exact Newton steps."""
+    result = minimize(
+        lambda f: sum(node.objective(f) for node in nodes),
+        np.zeros(d),
+        jac=lambda f: sum(node.gradient(f) for node in nodes),
+        hess=lambda f: sum(node.hessian(f) for node in nodes),
+        method="trust-exact",
+        options={"gtol": 1e-10},
+    )
+    f = result.x
+    for _ in range(3):
+        f = f - np.linalg.solve(sum(node.hessian(f) for node in nodes), sum(node.gradient(f) for node in nodes))
+    return f
+
+
+def trajectory(nodes, neighbours, start, iterations, recycles, eta, theta, gamma, perturbation, noise):
+    """f_i(t) for t = 0..T, shape (T+1, N, d). eta(t, i), theta(t, i), noise(t, i) are functions."""
+    N, d = start.shape
+    f = {i: start[i].copy() for i in range(N)}
+    lam = {i: np.zeros(d) for i in range(N)}
+    history = [start.copy()]
+    for t in range(1, iterations + 1):
+        new = {}
+        if recycles and t % 2 == 0:
+            for i in range(N):
+                V, e = len(neighbours[i]), eta(t - 1, i)
+                g = -2 * lam_before[i] - e * sum(2 * f[i] - f_before[i] - f_before[j] for j in neighbours[i])
+                pull = e * sum(f[i] - f[j] for j in neighbours[i])
+                new[i] = f[i] - (g + 2 * lam[i] + pull) / (2 * e * V + gamma)
+            f = new
+        else:
+            for i in range(N):
+                e, V = eta(t, i), len(neighbours[i])
+                n = np.zeros(d)
+                if perturbation in ("dual", "penalty"):
+                    n = 2 * e * V * noise(t, i)
+                elif perturbation == "objective":
+                    n = noise(t, i)
+
+                def kkt(x, i=i, n=n, e=e):
+                    pull = e * sum(2 * x - f[i] - f[j] for j in neighbours[i])
+                    return nodes[i].gradient(x) + n + 2 * lam[i] + pull
+
+                def jacobian(x, i=i, e=e, V=V):
+                    return nodes[i].hessian(x) + 2 * e * V * np.eye(d)
+
+                solution = root(kkt, f[i], jac=jacobian, tol=1e-13)
+                assert np.linalg.norm(kkt(solution.x)) < 1e-9
+                new[i] = solution.x + (noise(t, i) if perturbation == "primal" else 0.0)
+            f_before, lam_before = f, lam
+            f = new
+            lam = {i: lam[i] + theta(t, i) / 2 * sum(f[i] - f[j] for j in neighbours[i]) for i in range(N)}
+        history.append(np.stack([f[i] for i in range(N)]))
+    return np.stack(history)
