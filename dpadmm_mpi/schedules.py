@@ -1,9 +1,10 @@
 """Schedules of eta, theta and alpha: from what the configuration says to a value per data step and node.
 
-1.5                             the same for every node and step
-{ first = 1.0, ratio = 1.04 }   first * ratio**(k-1) in data step k = 1, 2, ...
-[1.0, 1.1, 1.3]                 one value per data step, or one per node (the length tells which)
-[{ first = ... }, 2.0, [...]]   one of the above per node
+What can be written:
+    1.5                             the same for every node and step
+    { first = 1.0, ratio = 1.04 }   first * ratio**(k-1) in data step k = 1, 2, ...
+    [0.8, 1.0, 1.1, 0.9, 1.2]       one value per node, if there are as many as nodes; otherwise one per data step
+    [{ first = ... }, 2.0, [...]]   one of the above per node
 """
 
 from typing import Any
@@ -21,10 +22,12 @@ def expand(schedule: Any, steps: int, nodes: int, key: str) -> Array:
     """Values of shape (steps, nodes); `key` names the schedule in errors. A missing `first` counts as 1."""
     if not isinstance(schedule, list):
         return np.repeat(_over_steps(schedule, steps, key)[:, None], nodes, axis=1)
-    if all(isinstance(part, int | float) for part in schedule) and _is_over_steps(schedule, steps, nodes, key):
+    numbers_only = all(isinstance(part, int | float) for part in schedule)
+    if numbers_only and len(schedule) == steps != nodes:
         return np.repeat(np.asarray(schedule, dtype=np.float64)[:, None], nodes, axis=1)
     if len(schedule) != nodes:
-        raise InputError(f"{key}: found a list of {len(schedule)} schedules; one per node is needed, {nodes}")
+        also = f" or one per data step ({steps})" if numbers_only else ""
+        raise InputError(f"{key}: found a list of {len(schedule)}; one entry per node ({nodes}){also} is needed")
     return np.stack([_over_steps(part, steps, f"{key}[{i}]") for i, part in enumerate(schedule)], axis=1)
 
 
@@ -50,17 +53,3 @@ def _over_steps(schedule: Any, steps: int, key: str) -> Array:
             raise InputError(f"{key}: found a list of {len(schedule)} values; one per data step is needed, {steps}")
         return np.asarray(schedule, dtype=np.float64)
     return np.full(steps, float(schedule))
-
-
-def _is_over_steps(values: list[float], steps: int, nodes: int, key: str) -> bool:
-    """A plain list of numbers is over data steps or over nodes; never guess between the two."""
-    if steps == nodes == len(values):
-        raise InputError(
-            f"{key}: a list of {nodes} numbers could be one per node or one per data step; write a list of lists for "
-            "values over the steps of each node, or { first = ..., ratio = 1.0 } for each node"
-        )
-    if len(values) not in (steps, nodes):
-        raise InputError(
-            f"{key}: found a list of {len(values)} numbers; one per node ({nodes}) or one per data step ({steps}) is needed"
-        )
-    return len(values) == steps

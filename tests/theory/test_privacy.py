@@ -1,0 +1,194 @@
+"""The pure bounds against their closed forms, written out again; calibration; conditions; the determinant inequality."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dpadmm_mpi
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.mechanisms import Releases
+from dpadmm_mpi.theory import privacy
+
+
+def releases(perturbation, rng, N=5, K=4, T=4, steps=None, **fixed):
+    values = {
+        "perturbation": perturbation,
+        "iterations": T,
+        "data_steps": np.arange(1, K + 1) if steps is None else np.asarray(steps),
+        "eta": rng.uniform(0.5, 2.0, (K, N)),
+        "theta": np.full((K, N), 0.5),
+        "alpha": rng.uniform(0.3, 3.0, (K, N)),
+        "V": rng.integers(1, 5, N).astype(float),
+        "B": rng.integers(200, 900, N).astype(float),
+        "C": 150.0,
+        "rho": 0.22,
+        "c1": 0.25,
+        "features": 7,
+    }
+    return Releases(**(values | fixed))
+
+
+def closed_form(r, i, upto, tight):
+    """P_i(t) term by term, with math's functions."""
+    total = 0.0
+    for k, t in enumerate(r.data_steps):
+        if t > upto:
+            continue
+        eta, V, B, alpha = r.eta[k, i], r.V[i], r.B[i], r.alpha[k, i]
+        curvature = r.rho / r.nodes + 2 * eta * V
+        x = r.c1 * r.C / (B * curvature)
+        if r.perturbation in ("dual", "penalty"):
+            total += (-math.log(1 - x) + r.C * alpha / (eta * V * B)) if tight else r.C * (1.4 * r.c1 + alpha) / (eta * V * B)
+        elif r.perturbation == "objective":
+            determinant = -math.log(1 - x) if tight else 2 * r.C / B * 1.4 * r.c1 / curvature
+            total += determinant + 2 * r.C / B * alpha
+        else:
+            total += alpha * 2 * r.C / B / curvature
+    return total
+
+
+@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
+def test_bounds_equal_their_closed_forms(perturbation, rng):
+    r = releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5])
+    ledger = privacy.ledger(r)
+    for t in range(7):
+        for i in range(5):
+            assert ledger.node_bound[t, i] == pytest.approx(closed_form(r, i, t, tight=False), rel=1e-12)
+            assert ledger.node_tight[t, i] == pytest.approx(closed_form(r, i, t, tight=True), rel=1e-12)
+    assert np.array_equal(ledger.bound, ledger.node_bound.max(axis=1))
+    assert np.array_equal(ledger.tight, ledger.node_tight.max(axis=1))
+
+
+@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
+def test_recycled_steps_add_nothing(perturbation, rng):
+    ledger = privacy.ledger(releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5]))
+    for bound in (ledger.node_bound, ledger.node_tight):
+        assert np.array_equal(bound[2::2], bound[1:-1:2])
+        assert (np.diff(bound[[0, 1, 3, 5]], axis=0) > 0).all()
+
+
+@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective"])
+def test_tight_bound_is_never_above_the_papers_where_that_is_proven(perturbation, rng):
+    for _ in range(50):
+        r = releases(perturbation, rng, C=float(rng.uniform(1, 700)))
+        if privacy.condition_failure(r) is None:
+            assert (privacy.tight_cost(r).total(r.alpha) <= privacy.paper_cost(r).total(r.alpha)).all()
+
+
+def test_figures_of_the_scale_check():
+    """SPEC 7: N=5, B=8000, C=1750, eta=1, 25 data steps; smallest degree 2, and complete graph; and the tight 11.28."""
+    for V, expected in ((2.0, (22.8, 11.9, 6.4)), (4.0, (22.4, 11.4, 5.9))):
+        for alpha, value in zip((2.0, 1.0, 0.5), expected, strict=True):
+            shape = (25, 5)
+            r = Releases("objective", 50, np.arange(1, 51, 2), np.ones(shape), np.ones(shape), np.full(shape, alpha),
+                         np.full(5, V), np.full(5, 8000.0), 1750.0, 0.22, 0.25, 105)  # fmt: skip
+            ledger = privacy.ledger(r)
+            assert ledger.bound[-1] == pytest.approx(value, abs=0.06)
+            if (V, alpha) == (2.0, 1.0):
+                assert (round(ledger.bound[-1], 2), round(ledger.tight[-1], 2)) == (11.88, 11.28)
+
+
+@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
+def test_calibration_meets_the_target(perturbation, rng):
+    """One scale for all nodes, so that the worst node is at the target and nobody above it; the shape of alpha stays."""
+    r = releases(perturbation, rng)
+    for target in (3.0, 11.4, 40.0):
+        calibrated = privacy.calibrate(r, target)
+        assert privacy.ledger(calibrated).bound[-1] == pytest.approx(target, rel=1e-12)
+        assert np.allclose(calibrated.alpha / calibrated.alpha[0, 0], r.alpha / r.alpha[0, 0], rtol=1e-14)
+
+
+def test_a_target_below_the_determinant_term_has_no_answer(rng):
+    r = releases("objective", rng)
+    fixed = privacy.paper_cost(r).fixed.sum(axis=0).max()
+    with pytest.raises(InputError, match=r"privacy.target: .* determinant term alone costs"):
+        privacy.calibrate(r, 0.999 * fixed)
+    assert privacy.ledger(privacy.calibrate(r, 1.001 * fixed)).bound[-1] == pytest.approx(1.001 * fixed, rel=1e-12)
+
+
+def test_no_noise_is_infinite_everywhere(rng):
+    ledger = privacy.ledger(releases("none", rng, alpha=np.full((4, 5), np.nan)))
+    assert np.isinf(ledger.node_bound).all()
+    assert np.isinf(ledger.node_tight).all()
+
+
+def test_tight_bound_is_infinite_where_its_own_condition_fails(rng):
+    r = releases("objective", rng, C=1.0, B=np.array([1.0, 500, 500, 500, 500]), eta=np.full((4, 5), 0.001))
+    tight = privacy.ledger(r).node_tight[-1]
+    assert np.isinf(tight[0])
+    assert np.isfinite(tight[1:]).all()
+
+
+def test_condition_by_hand():
+    """One node pair, B=10, C=2, rho=1, N=2, eta=0.3, V=1: 5 (0.5 + 0.6) - 0.5 = 5."""
+    ones = np.ones((1, 2))
+    r = Releases("objective", 1, np.array([1]), 0.3 * ones, 0.2 * ones, ones, np.ones(2), np.full(2, 10.0), 2.0, 1.0, 0.25, 3)
+    assert np.allclose(privacy.condition_margin(r), 5.0)
+    # [M] has theta in place of eta(1): 5 (0.5 + 0.4) - 0.5 = 4.
+    penalty = Releases(**{**r.__dict__, "perturbation": "penalty"})
+    assert np.allclose(privacy.condition_margin(penalty), 4.0)
+
+
+def test_determinant_ratio_of_neighbouring_hessians(rng):
+    """-ln(1 - x) holds for random and for worst records: the ratio of det(H + mu I) over two data sets differing in one."""
+    worst = 0.0
+    for _ in range(300):
+        d, B = int(rng.integers(1, 5)), int(rng.integers(1, 6))
+        C, mu = float(rng.uniform(0.2, B)), float(rng.uniform(0.3, 3.0))
+        x_bound = 0.25 * C / (B * mu)
+        if x_bound >= 1:
+            continue
+        X = rng.standard_normal((B + 1, d))
+        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+        w = rng.uniform(0.0, 0.25, B + 1)
+        w[B] = 0.25
+
+        def log_determinant(rows, X=X, w=w, C=C, B=B, mu=mu, d=d):
+            return np.linalg.slogdet(C / B * (X[rows].T * w[rows]) @ X[rows] + mu * np.eye(d))[1]
+
+        common = list(range(B - 1))
+        ratio = abs(log_determinant([*common, B - 1]) - log_determinant([*common, B]))
+        assert ratio <= -math.log1p(-x_bound) + 1e-12
+        worst = max(worst, ratio / -math.log1p(-x_bound))
+    assert worst > 0.5  # and it is not vacuous
+
+
+def test_an_unproven_bound_is_refused_with_the_node_and_both_numbers(config):
+    weak = config("r-admm", "objective", problem={"C": 8.0, "rho": 1e-3}, algorithm={"eta": 0.001})
+    with pytest.raises(InputError, match=r"not proven .* at node \d 2 c1 = 0.5 is not below .* = 0\.\d+.*allow_unproven"):
+        dpadmm_mpi.run(weak)
+    result = dpadmm_mpi.run(weak, overrides=("privacy.allow_unproven=true", "problem.C=4"))
+    assert not result.attributes["privacy/bound"]["proven"]
+    assert "not proven" in result.attributes["/"]["notes"]
+
+
+def test_the_record_names_theorem_relation_and_proof(config):
+    for perturbation, theorem in (("penalty", "[M] Theorem 4.1"), ("objective", "[R] Theorem V.1")):
+        attributes = dpadmm_mpi.run(config("mr-admm", perturbation)).attributes["privacy/bound"]
+        assert theorem in attributes["theorem"]
+        assert attributes["neighbouring_relation"] == "replace one record of one node"
+        assert attributes["proven"]
+
+
+def test_a_run_records_the_ledger_of_what_it_did(config):
+    """Bound, alpha and eta in the file fit together by the closed form, with recycled steps and unequal nodes."""
+    result = dpadmm_mpi.run(config("mr-admm", "objective", iterations=5, privacy={"alpha": {"first": 5.0, "ratio": 0.9}}))
+    alpha, eta, sizes = result["privacy/alpha"], result["algorithm/eta"], result["data/sizes"]
+    degree = np.bincount(result["graph/edges"].ravel())
+    assert np.isnan(alpha[[0, 2, 4]]).all()
+    assert np.allclose(alpha[[1, 3, 5], 0], [5.0, 4.5, 4.05])
+    for i in range(6):
+        steps = [2 * 3 / sizes[i] * (1.4 * 0.25 / (0.5 / 6 + 2 * eta[t, i] * degree[i]) + alpha[t, i]) for t in (1, 3, 5)]
+        assert result["privacy/node_bound"][-1, i] == pytest.approx(sum(steps), rel=1e-12)
+        assert result["privacy/node_bound"][2, i] == pytest.approx(steps[0], rel=1e-12)
+
+
+def test_target_instead_of_alpha(config):
+    for perturbation in ("dual", "penalty", "objective", "primal"):
+        raw = config("r-admm", perturbation, privacy={"alpha": None, "target": 2.5})
+        assert dpadmm_mpi.run(raw).bound[-1] == pytest.approx(2.5, rel=1e-9)
+    growing = config("r-admm", "objective", privacy={"alpha": {"ratio": 1.5}, "target": 2.5})
+    result = dpadmm_mpi.run(growing)
+    assert result.bound[-1] == pytest.approx(2.5, rel=1e-9)
+    assert result["privacy/alpha"][3, 0] == pytest.approx(1.5 * result["privacy/alpha"][1, 0])
