@@ -228,7 +228,8 @@ def _explain(message: str, raw: dict[str, Any]) -> str:
     kind: Any = msgspec.inspect.type_info(Config)
     for name, index in re.findall(r"(\w+)|\[(\d+)\]", path):
         found = found[int(index)] if index else found[name]
-        kind = next((f.type for f in getattr(kind, "fields", ()) if f.name == name), None)
+        if not index:  # a list keeps the kind of its key: its entries' kinds are looked at in _allowed
+            kind = next((f.type for f in getattr(kind, "fields", ()) if f.name == name), None)
     if text.startswith("Invalid enum value") and (allowed := _allowed(kind)):
         close = get_close_matches(str(found), allowed, n=1)
         hint = f'; did you mean "{close[0]}"?' if close else ""

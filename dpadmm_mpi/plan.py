@@ -30,6 +30,7 @@ class Plan:
     config: Config
     graph: Graph
     sizes: Ints
+    total_records: int  # training and test
     features: int
     settings: Settings
     releases: Releases
@@ -85,6 +86,7 @@ def make_plan(config: Config) -> tuple[Plan, Dataset]:
         config=config,
         graph=graph,
         sizes=dataset.sizes,
+        total_records=len(dataset.node_of_record()),
         features=dataset.features,
         settings=_settings(config, graph, dataset, releases),
         releases=releases,

@@ -4,11 +4,12 @@ Every dataset has its final shape and its disk space from the beginning: a full 
 and a kill leaves a readable file in which the rows not reached are nan and `complete` is false.
 """
 
+import errno
 import os
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +29,7 @@ Array = NDArray[np.float64]
 
 FORMAT_VERSION = 1
 FLUSH_SECONDS = 1.0  # a killed run loses less than this
+_OVERHEAD = 200_000  # bytes for names, attributes and HDF5's own tables
 _DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx", "mpi4py")
 
 PER_RUN = {  # name -> (what follows (run, iteration), description)
@@ -112,7 +114,8 @@ class Recorder:
 
     def discard(self) -> None:
         """Remove a file that holds nothing yet."""
-        self.file.close()
+        with suppress(OSError, RuntimeError):  # h5py cannot close what it could not write
+            self.file.close()
         Path(self.name).unlink(missing_ok=True)
 
     def _write_pending(self) -> None:
@@ -230,10 +233,33 @@ def create(path: Path | None, plan: Plan, force: bool = False) -> Recorder:
         path.parent.mkdir(parents=True, exist_ok=True)
         if force:
             path.unlink(missing_ok=True)
-        # No lock: readers may look at a running job. Mode x: of two writers, the second one fails.
-        return Recorder(h5py.File(path, "x", locking=False), plan, str(path))
+        _claim_space(path, plan)
+        # No lock: readers may look at a running job. The file is ours: _claim_space created it.
+        return Recorder(h5py.File(path, "w", locking=False), plan, str(path))
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise RunError(
+                f"{path} does not fit on the disk ({_reason(error)}); make room or choose another place with -o"
+            ) from None
         raise InputError(f"{path} cannot be created ({_reason(error)}); choose another place with -o") from None
+
+
+def _claim_space(path: Path, plan: Plan) -> None:
+    """Create the file, or fail if another process just has; see that the disk has room for all of it.
+
+    HDF5 does not survive a full disk well, so it never meets one: its file takes all its space at the beginning.
+    """
+    runs, rows, nodes, features = plan.config.runs, len(plan.recorded), plan.graph.nodes, plan.features
+    numbers = runs * rows * (5 * nodes + 8) + 2 * runs * nodes * features + rows * (7 * nodes + 2) + 2 * len(plan.graph.edges)
+    if plan.config.record.trajectory:
+        numbers += runs * rows * nodes * features
+    records = 2 * plan.total_records
+    with path.open("xb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, 8 * (numbers + records) + _OVERHEAD)
+        except OSError:
+            path.unlink()
+            raise
 
 
 def refuse_existing(path: Path, force: bool) -> None:

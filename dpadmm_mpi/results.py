@@ -92,23 +92,25 @@ def open_file(path: Path) -> h5py.File:
         raise InputError(f"{path}: no such file")
     try:
         file = h5py.File(path, "r", locking=False)
-    except OSError as error:
+        kind = file.attrs.get("format")
+    except (OSError, RuntimeError) as error:
         raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short ({error})") from None
-    if file.attrs.get("format") != "dpadmm_mpi":
+    if kind != "dpadmm_mpi":
         file.close()
         raise InputError(f"{path}: an HDF5 file, but not one of dpadmm_mpi's results")
     return file
 
 
 def read(file: h5py.File, source: str) -> Result:
-    arrays, dims, attributes = {}, {}, {"/": _attributes(file)}
+    arrays, dims = {}, {}
     try:
+        attributes = {"/": _attributes(file)}
         for name, item in objects(file):
             attributes[name] = _attributes(item)
             if isinstance(item, h5py.Dataset):
                 arrays[name] = item[...]
                 dims[name] = tuple(_dimension(item, axis) for axis in range(item.ndim))
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, KeyError) as error:
         raise InputError(f"{source}: damaged, cannot be read to the end ({error})") from None
     return Result(source, arrays, dims, attributes)
 

@@ -61,7 +61,7 @@ def status(result: Result) -> str:
     return "complete" if result.complete else "incomplete"
 
 
-def plan_report(plan: Plan, test_records: int, owner: NDArray[np.int64]) -> str:
+def plan_report(plan: Plan, owner: NDArray[np.int64]) -> str:
     """What `dpadmm check` says about a configuration."""
     config, releases, ledger, degree = plan.config, plan.releases, plan.ledger, plan.graph.degree
     method = METHODS[config.algorithm.method]
@@ -70,7 +70,8 @@ def plan_report(plan: Plan, test_records: int, owner: NDArray[np.int64]) -> str:
         "",
         f"network    {config.network.graph}, {plan.graph.nodes} nodes, {len(plan.graph.edges)} edges, "
         f"degrees {degree.min()} to {degree.max()}",
-        f"data       {config.data.source}, {plan.sizes.sum()} training records, {test_records} for testing, "
+        f"data       {config.data.source}, {plan.sizes.sum()} training records, "
+        f"{plan.total_records - plan.sizes.sum()} for testing, "
         f"{plan.features} features; the smallest shard has {plan.sizes.min()} records (node {plan.sizes.argmin()}), "
         f"the largest {plan.sizes.max()}",
         f"method     {config.algorithm.method} ({method.source}), {config.iterations} iterations with "

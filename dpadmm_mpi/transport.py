@@ -10,6 +10,7 @@ import pickle
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -26,6 +27,7 @@ T = TypeVar("T")
 
 _SPINS = 2000  # tests with a yield in between before a waiting rank begins to sleep
 _NAP = 1e-4  # seconds
+_LAST_WORDS = 0.2  # seconds in which the launcher forwards what was said, before it speaks itself
 _PR_SET_PDEATHSIG = 1
 
 
@@ -153,6 +155,7 @@ class Mpi:
     def abort(self, code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
+        time.sleep(_LAST_WORDS)
         self.service.Abort(code)
 
 
@@ -220,7 +223,9 @@ def connect(serial: bool = False) -> Transport:
     if serial or not is_under_launcher():
         return Serial()
     try:
-        from mpi4py import MPI
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a launcher that mpi4py does not expect: refuse_strangers says it better
+            from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         refuse_strangers(1, f"mpi4py is not usable: {error}")
         return Serial()

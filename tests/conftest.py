@@ -96,7 +96,7 @@ def command(*arguments, ranks=None, program=None, environment=None, cwd=None, la
 
 def sentences(process):
     """What dpadmm itself said on standard error, without the launcher's own words."""
-    return [line for line in process.stderr.splitlines() if line.startswith("dpadmm:")]
+    return [line[line.index("dpadmm:") :] for line in process.stderr.splitlines() if "dpadmm:" in line]
 
 
 @pytest.fixture

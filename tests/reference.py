@@ -57,6 +57,7 @@ def trajectory(nodes, neighbours, start, iterations, recycles, eta, theta, gamma
     N, d = start.shape
     f = {i: start[i].copy() for i in range(N)}
     lam = {i: np.zeros(d) for i in range(N)}
+    f_before, lam_before = f, lam  # of the last data step
     history = [start.copy()]
     for t in range(1, iterations + 1):
         new = {}
@@ -76,7 +77,7 @@ def trajectory(nodes, neighbours, start, iterations, recycles, eta, theta, gamma
                 elif perturbation == "objective":
                     n = noise(t, i)
 
-                def kkt(x, i=i, n=n, e=e):
+                def kkt(x, i=i, n=n, e=e, f=f, lam=lam):
                     pull = e * sum(2 * x - f[i] - f[j] for j in neighbours[i])
                     return nodes[i].gradient(x) + n + 2 * lam[i] + pull
 

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import re
 import zipfile
 import zlib
 from pathlib import Path
@@ -18,6 +19,7 @@ from dpadmm_mpi.errors import InputError
 # Above this share of non-zeros a sparse file is kept dense: less memory per entry, and BLAS.
 DENSE_SHARE = 1 / 3
 
+_LIBSVM_LINE = re.compile(r"\s*[^\s:]+(\s+\d+:[^\s:]+)*\s*")
 _DECOMPRESS = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ\x00": lzma.decompress}
 
 
@@ -129,16 +131,15 @@ def _libsvm(content: bytes, path: Path, features: int | None) -> Shard:
     lines = [line for line in (line.split("#")[0] for line in _text(content, path).splitlines()) if line.strip()]
     if not lines:
         raise InputError(f"data.path: {path} is empty")
+    for number, line in enumerate(lines):
+        if not _LIBSVM_LINE.fullmatch(line):
+            raise InputError(f'data.path: {path} record {number} is "{line[:60]}"; "label index:value ..." is needed')
     counts = np.array([line.count(":") for line in lines])
     try:
         tokens = np.array(" ".join(lines).replace(":", " ").split(), dtype=np.float64)
     except ValueError as error:
         raise InputError(f"data.path: {path} is not in LIBSVM format ({error})") from None
-    widths = 1 + 2 * counts
-    if any(len(line.split()) != 1 + count for line, count in zip(lines, counts, strict=True)):
-        bad = next(n for n, line in enumerate(lines) if len(line.split()) != 1 + counts[n])
-        raise InputError(f'data.path: {path} record {bad} is "{lines[bad][:60]}"; "label index:value ..." is needed')
-    starts = np.concatenate([[0], np.cumsum(widths)[:-1]])
+    starts = np.concatenate([[0], np.cumsum(1 + 2 * counts)[:-1]])
     pairs = np.delete(tokens, starts).reshape(-1, 2)
     indices = pairs[:, 0].astype(np.int64) - 1
     if np.any(indices + 1 != pairs[:, 0]) or np.any(indices < 0):

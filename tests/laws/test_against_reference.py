@@ -110,7 +110,7 @@ def test_measurements_are_what_the_spec_says(config):
     """L(t), objective, consensus error and test error of the recorded trajectory, computed again from the records."""
     raw = config("mr-admm", "objective", runs=2)
     result = dpadmm_mpi.run(raw)
-    plan, nodes = reference_nodes(raw)
+    _, nodes = reference_nodes(raw)
     _, dataset = make_plan(configfile.load(raw).configs[0])
     test = dataset.test()
     for run in range(2):

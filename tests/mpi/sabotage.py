@@ -1,0 +1,38 @@
+"""dpadmm with a planted fault on one rank: sabotage.py FAULT RANK ARGUMENTS..."""
+
+import os
+import resource
+import signal
+import sys
+
+from dpadmm_mpi import cli, launch, recorder
+from dpadmm_mpi.algorithms import decentralised
+
+fault, rank = sys.argv[1], int(sys.argv[2])
+sys.argv[1:] = sys.argv[3:]
+AT = 3  # iteration
+
+if launch.announced_rank() == rank:
+    original = decentralised.Decentralised.local_step
+
+    def local_step(self, state, t, run):
+        if t == AT:
+            if fault == "raise":
+                raise ZeroDivisionError("planted")
+            if fault == "exit":
+                sys.exit(0)
+            if fault == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+        return original(self, state, t, run)
+
+    decentralised.Decentralised.local_step = local_step
+    if fault == "full-disk":
+        create = recorder.create
+
+        def create_on_a_full_disk(*arguments):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+            return create(*arguments)
+
+        recorder.create = create_on_a_full_disk
+
+cli.entry()

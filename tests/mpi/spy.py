@@ -1,0 +1,53 @@
+"""dpadmm with a witness on the channel of the edges: spy.py FOLDER ARGUMENTS...
+
+Every call on that communicator is noted, and every buffer that it sends is copied when the sending starts.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from dpadmm_mpi import cli, transport
+
+folder = Path(sys.argv[1])
+sys.argv[1:] = sys.argv[2:]
+calls, buffers, messages = [], {}, {}
+
+
+class Witness:
+    def __init__(self, comm):
+        self.comm = comm
+
+    def __getattr__(self, name):
+        calls.append(name)
+        if name != "Send_init":
+            return getattr(self.comm, name)
+
+        def send_init(buffer, dest):
+            buffers[dest] = buffer
+            return self.comm.Send_init(buffer, dest=dest)
+
+        return send_init
+
+
+class WatchedLinks(transport.MpiLinks):
+    def __init__(self, comm, *arguments):
+        super().__init__(Witness(comm), *arguments)
+        start_all = self._start_all
+
+        def note_and_start(requests):
+            for dest, buffer in buffers.items():
+                messages.setdefault(dest, []).append(np.frombuffer(bytes(memoryview(buffer).cast("B")), dtype=np.uint8))
+            start_all(requests)
+
+        self._start_all = note_and_start
+
+
+transport.MpiLinks = WatchedLinks
+try:
+    cli.entry()
+finally:
+    record = {f"to-{dest}": np.stack(sent) for dest, sent in messages.items()}
+    np.savez(folder / f"rank-{MPI.COMM_WORLD.Get_rank()}.npz", calls=np.array(calls), **record)

@@ -1,0 +1,187 @@
+"""Whatever goes wrong, the job ends in seconds with one sentence and the right code, and no file claims to be complete."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import MPI_ENVIRONMENT, command, sentences
+
+from dpadmm_mpi import load
+
+SABOTAGE = Path(__file__).parent / "sabotage.py"
+RANKS = 3
+
+
+@pytest.fixture
+def job(config, write_toml, tmp_path):
+    return "run", write_toml(config("r-admm", "objective")), "-o", tmp_path / "out.h5"
+
+
+def run_sabotaged(job, fault, rank, ranks=RANKS):
+    return command(fault, rank, *job, ranks=ranks, program=SABOTAGE)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("fault", ["raise", "exit"])
+def test_one_rank_fails(job, fault, rank):
+    process = run_sabotaged(job, fault, rank)
+    assert process.returncode == 1
+    assert len(sentences(process)) == 1
+    assert sentences(process)[0].startswith(f"dpadmm: rank {rank}: internal error, ")
+    assert not load(job[-1]).complete
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_rank_is_killed(job, rank):
+    """The launcher notices; its code says the signal. The log of rank 0 is readable and not complete."""
+    process = run_sabotaged(job, "kill", rank)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert not load(job[-1]).complete
+
+
+@pytest.mark.parametrize("ranks", [None, RANKS])
+def test_full_disk(job, ranks):
+    process = run_sabotaged(job, "full-disk", 0, ranks)
+    assert process.returncode == 1
+    assert len(sentences(process)) == 1
+    assert "does not fit on the disk" in sentences(process)[0]
+    assert not job[-1].exists()
+
+
+def test_bad_configuration_is_said_once(config, write_toml, tmp_path):
+    process = command("run", write_toml(config() | {"itertions": 3}), "-o", tmp_path / "out.h5", ranks=RANKS)
+    assert process.returncode == 2
+    assert sentences(process) == ['dpadmm: itertions: unknown key; did you mean "iterations"?']
+    assert not (tmp_path / "out.h5").exists()
+
+
+def test_bad_option_is_said_once():
+    process = command("run", "--no-such-option", ranks=RANKS)
+    assert process.returncode == 2
+    assert process.stderr.count("No such option") == 1
+
+
+@pytest.mark.parametrize("ranks", [None, RANKS])
+def test_existing_output_is_refused_and_kept(job, ranks):
+    job[-1].write_text("precious")
+    process = command(*job, ranks=ranks)
+    assert process.returncode == 2
+    assert sentences(process) == [f"dpadmm: {job[-1]} exists; choose another place with -o, or replace it with --force"]
+    assert job[-1].read_text() == "precious"
+
+
+def test_force_replaces(job):
+    job[-1].write_text("old")
+    assert command(*job, "--force", ranks=2).returncode == 0
+    assert load(job[-1]).complete
+
+
+def test_more_ranks_than_nodes(job):
+    process = command(*job, ranks=7)
+    assert process.returncode == 2
+    assert sentences(process) == ["dpadmm: started on 7 ranks, but the network has 6 nodes; use at most 6 ranks"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "rank"),
+    [({"PMI_SIZE": "4", "PMI_RANK": "0"}, 0), ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2"}, 2)],
+)
+def test_copies_that_each_see_one_rank_are_refused(job, environment, rank):
+    """As under the launcher of another MPI library: N singletons, of which one speaks and none writes."""
+    process = command(*job, environment=environment)
+    assert process.returncode == 2
+    assert not job[-1].exists()
+    if rank:
+        assert sentences(process) == []
+    else:
+        assert "launcher started 4 processes" in sentences(process)[0]
+        assert "sees one" in sentences(process)[0]
+
+
+def test_a_serial_run_inside_an_allocation_can_be_asked_for(job):
+    assert command(*job, "--serial", environment={"SLURM_NTASKS": "4"}).returncode == 0
+
+
+def long_job(config, write_toml, tmp_path, runs=50):
+    path = write_toml(config("r-admm", "objective", iterations=500, runs=runs))
+    return ["run", str(path), "-o", str(tmp_path / "out.h5")]
+
+
+def wait_until_running(tmp_path, process):
+    """Until some rows are on the disk."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and process.poll() is None:
+        if (tmp_path / "out.h5").exists():
+            time.sleep(1.5)
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"not running: {process.poll()}")
+
+
+def test_a_killed_serial_run_leaves_a_readable_file(config, write_toml, tmp_path):
+    """kill -9 at full speed: everything up to the last second is there, the rest is nan, complete is false."""
+    import numpy as np
+
+    process = subprocess.Popen([sys.executable, "-m", "dpadmm_mpi", *long_job(config, write_toml, tmp_path)])
+    wait_until_running(tmp_path, process)
+    process.kill()
+    process.wait()
+    result = load(tmp_path / "out.h5")
+    assert not result.complete
+    reached = np.isfinite(result.loss)
+    assert 20 < reached.sum() < reached.size
+    assert reached.ravel()[: reached.sum()].all()  # no holes
+    assert np.isfinite(result["trajectory"][0, 1]).all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
+def test_a_killed_launcher_leaves_no_orphans(config, write_toml, tmp_path):
+    mpiexec = str(Path(sys.executable).parent / "mpiexec")
+    arguments = [mpiexec, "-n", "3", sys.executable, "-m", "dpadmm_mpi", *long_job(config, write_toml, tmp_path)]
+    process = subprocess.Popen(arguments, env={**os.environ, **MPI_ENVIRONMENT}, stderr=subprocess.DEVNULL)
+    wait_until_running(tmp_path, process)
+
+    def ranks():
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                try:
+                    line = (entry / "cmdline").read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if str(tmp_path / "out.h5").encode() in line and b"mpiexec" not in line[0] and b"prterun" not in line[0]:
+                    found.append(int(entry.name))
+        return found
+
+    assert len(ranks()) == 3
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while ranks() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert ranks() == []
+    assert not load(tmp_path / "out.h5").complete
+
+
+@pytest.mark.parametrize("ranks", [None, RANKS])
+def test_interrupt_ends_the_job(config, write_toml, tmp_path, ranks):
+    start = [sys.executable, "-m", "dpadmm_mpi"]
+    if ranks:
+        start = [str(Path(sys.executable).parent / "mpiexec"), "-n", str(ranks), *start]
+    process = subprocess.Popen(
+        [*start, *long_job(config, write_toml, tmp_path)],
+        env={**os.environ, **MPI_ENVIRONMENT},
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    wait_until_running(tmp_path, process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=15)
+    assert process.returncode != 0
+    assert not load(tmp_path / "out.h5").complete
+    if ranks is None:
+        assert errors.decode().splitlines() == ["dpadmm: interrupted; what was recorded so far is in the file"]

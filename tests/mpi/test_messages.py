@@ -1,0 +1,73 @@
+"""What travels between ranks: released values only, 8 d bytes per edge and direction with one rank per node."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import EDGES, command
+
+SPY = Path(__file__).parent / "spy.py"
+FEATURES, ITERATIONS = 4, 6
+
+
+@pytest.fixture(params=[2, 3, 6])
+def traffic(request, config, write_toml, tmp_path):
+    """The messages of every rank of a private run, and the run's file."""
+    path = write_toml(config("mr-admm", "objective", iterations=ITERATIONS, features=FEATURES))
+    process = command(tmp_path, "run", path, "-o", tmp_path / "out.h5", ranks=request.param, program=SPY)
+    assert process.returncode == 0, process.stderr
+    logs = [np.load(tmp_path / f"rank-{rank}.npz") for rank in range(request.param)]
+    with h5py.File(tmp_path / "out.h5") as file:
+        return request.param, logs, file["trajectory"][0], file["timing/owner"][...], file["timing/bytes_sent"][0]
+
+
+def test_messages_hold_exactly_the_released_vectors(traffic):
+    """Byte by byte: the t-th message from rank a to b is f_i(t) of a's nodes with a neighbour at b, nothing else."""
+    _, logs, trajectory, owner, _ = traffic
+    links = {(i, j) for i, j in EDGES} | {(j, i) for i, j in EDGES}
+    for rank, log in enumerate(logs):
+        expected_peers = {int(owner[j]) for i, j in links if owner[i] == rank and owner[j] != rank}
+        assert {int(name.split("-")[1]) for name in log if name.startswith("to")} == expected_peers
+        for peer in expected_peers:
+            nodes = sorted({i for i, j in links if owner[i] == rank and owner[j] == peer})
+            sent = log[f"to-{peer}"]  # (messages, bytes)
+            assert sent.shape == (ITERATIONS + 1, 8 * FEATURES * len(nodes))
+            for t in range(ITERATIONS + 1):
+                assert sent[t].tobytes() == trajectory[t][nodes].tobytes()
+
+
+def test_nothing_else_is_called_on_the_edges_channel(traffic):
+    _, logs, *_ = traffic
+    for log in logs:
+        assert set(log["calls"]) <= {"Get_rank", "Send_init", "Recv_init"}
+
+
+def test_bytes_are_counted_as_they_travel(traffic):
+    ranks, logs, _, owner, counted = traffic
+    for rank, log in enumerate(logs):
+        assert counted[:, owner == rank].sum() == sum(log[name].size for name in log if name.startswith("to"))
+    if ranks == 6:  # one rank per node: 8 d bytes per edge and direction and iteration, no overhead at all
+        degree = np.bincount(np.array(EDGES).ravel())
+        assert np.array_equal(counted, np.tile(8 * FEATURES * degree, (ITERATIONS + 1, 1)))
+
+
+def test_waiting_ranks_leave_the_cores_to_others(tmp_path):
+    """A rank that waits a second for its neighbour uses little processor time; one that spins would use all of it."""
+    program = tmp_path / "wait.py"
+    program.write_text(
+        "import time, numpy as np\n"
+        "from mpi4py import MPI\n"
+        "from dpadmm_mpi.graphs import Graph\n"
+        "from dpadmm_mpi.transport import Mpi\n"
+        "transport = Mpi(MPI.COMM_WORLD)\n"
+        "links = transport.links(Graph(((1,), (0,))), np.array([0, 1]), 3)\n"
+        "links.exchange(np.zeros((1, 3)))\n"
+        "if transport.rank: time.sleep(1.5)\n"
+        "before = time.process_time()\n"
+        "links.exchange(np.zeros((1, 3)))\n"
+        "if transport.rank == 0: print(time.process_time() - before)\n"
+    )
+    process = command(program=program, ranks=2)
+    assert process.returncode == 0, process.stderr
+    assert float(process.stdout) < 0.5

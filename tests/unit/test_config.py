@@ -1,0 +1,185 @@
+"""Strict configuration: what is refused, and with which sentence; defaults; round trip."""
+
+import pytest
+
+from dpadmm_mpi import config, configfile
+from dpadmm_mpi.errors import InputError
+
+REFUSED = [
+    # unknown keys, with the nearest known one
+    ({"itertions": 3}, 'itertions: unknown key; did you mean "iterations"?'),
+    ({"privacy": {"aplha": 1.0}}, 'privacy.aplha: unknown key; did you mean "privacy.alpha"?'),
+    ({"alpha": 1.0}, 'alpha: unknown key; did you mean "privacy.alpha"?'),
+    ({"data": {"quux": 1}}, "data.quux: unknown key; known here: source, train,"),
+    # wrong types
+    ({"runs": "ten"}, 'runs: found "ten"; expected a whole number'),
+    ({"runs": 1.5}, "runs: found 1.5; expected a whole number"),
+    ({"runs": True}, "runs: found true; expected a whole number"),
+    ({"data": 3}, "data: found 3; expected a table"),
+    ({"algorithm": {"eta": "big"}}, 'algorithm.eta: found "big"; expected a number or a table or a list'),
+    ({"algorithm": {"eta": [1.0, [1.0, "x"]]}}, 'algorithm.eta[1][1]: found "x"; expected a number'),
+    ({"algorithm": {"eta": {"first": 1.0}}}, "algorithm.eta.ratio: missing"),
+    ({"record": {"trajectory": 1}}, "record.trajectory: found 1; expected true or false"),
+    # out of range
+    ({"runs": 0}, "runs: found 0; expected a whole number >= 1"),
+    ({"seed": -1}, "seed: found -1; expected a whole number >= 0"),
+    ({"problem": {"rho": 0.0}}, "problem.rho: found 0.0; expected a number > 0"),
+    ({"problem": {"C": float("inf")}}, "problem.C: found inf; a finite number is needed"),
+    ({"algorithm": {"eta": [1.0, float("nan")]}}, "algorithm.eta[1]: found nan; a finite number is needed"),
+    ({"privacy": {"perturbation": "objective", "alpha": 0.0}}, "privacy.alpha: found 0.0; expected a number > 0"),
+    ({"privacy": {"perturbation": "objective", "alpha": [{"first": -2, "ratio": 1}]}}, "privacy.alpha[0].first: found -2"),
+    ({"data": {"train": 1.5}}, "data.train: found 1.5; expected a number <= 1"),
+    ({"data": {"sizes": [3, 0]}}, "data.sizes[1]: found 0; expected a whole number >= 1"),
+    # not one of the choices
+    ({"algorithm": {"method": "mradmm"}}, 'found "mradmm"; allowed: admm, m-admm, mr-admm, r-admm; did you mean "mr-admm"?'),
+    ({"network": {"graph": "torus"}}, 'network.graph: found "torus"; allowed: complete, edges, grid,'),
+    ({"data": {"source": "npz", "path": "x", "preprocess": ["scale"]}}, 'data.preprocess[0]: found "scale"; allowed: '),
+    # keys that a choice gives no meaning to, and keys that it needs
+    ({"algorithm": {"method": "admm", "gamma": 1.0}}, 'algorithm.gamma: has no meaning for algorithm.method = "admm"'),
+    ({"algorithm": {"method": "r-admm", "theta": 1.0}}, "choose m-admm or mr-admm"),
+    ({"network": {"graph": "ring", "degree": 3}}, 'network.degree: has no meaning for network.graph = "ring"'),
+    ({"network": {"graph": "edges"}}, 'network.path: missing; network.graph = "edges" needs it'),
+    ({"data": {"source": "csv"}}, 'data.path: missing; data.source = "csv" needs it'),
+    ({"problem": {"width": 0.3}}, 'problem.width: has no meaning for problem.loss = "logistic"'),
+    # privacy that would be lost without a word
+    ({"privacy": {"alpha": 1.0}}, 'privacy.alpha: has no meaning for privacy.perturbation = "none"'),
+    ({"privacy": {"perturbation": "dual"}}, 'privacy.alpha: missing; perturbation = "dual" needs alpha'),
+    ({"privacy": {"perturbation": "dual", "alpha": {"ratio": 1.1}}}, "needs alpha with its first value"),
+    ({"privacy": {"perturbation": "dual", "alpha": 1.0, "target": 2.0}}, "privacy.alpha and privacy.target: give one"),
+    # combinations
+    ({"algorithm": {"method": "m-admm", "eta": {"ratio": 1.1}}}, "algorithm.eta: the geometric schedule needs its first value"),
+    ({"record": {"trajectory": True, "every": 2}}, "record.every: must be 1 with record.trajectory"),
+    ({"data": {"sizes": [10, 10], "train": 30}}, "data.sizes: they add up to 20, but data.train = 30"),
+    ({"data": {"sizes": [10, 10], "split": "even"}}, 'data.sizes: has no meaning for data.split = "even"'),
+    ({"data": {"source": "npz", "path": "a", "test_path": "b", "train": 3}}, "data.train: has no meaning beside"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("raw", "sentence"), REFUSED)
+def test_refused_in_one_sentence(raw, sentence):
+    with pytest.raises(InputError) as caught:
+        config.parse(raw)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_configuration_is_complete():
+    """Defaults that work: nothing is left open but what its choice leaves open."""
+    parsed = config.parse({})
+    assert (parsed.network.nodes, parsed.data.records, parsed.privacy.perturbation) == (5, 10_000, "none")
+    assert parsed.algorithm.gamma is None
+    assert config.parse({"algorithm": {"method": "r-admm"}}).algorithm.gamma == 0.5
+
+
+def test_resolved_text_parses_to_the_same_configuration():
+    import tomllib
+
+    raw = {
+        "name": 'quotes " and ümlauts',
+        "data": {"sizes": [10, 20]},
+        "network": {"nodes": 2, "graph": "small-world", "degree": 2},
+        "problem": {"loss": "huber"},
+        "algorithm": {"method": "mr-admm", "eta": [{"first": 1, "ratio": 1.04}, [1.0, 2.0]], "theta": 0.1},
+        "privacy": {"perturbation": "objective", "target": 3, "alpha": {"ratio": 1.01}},
+    }
+    parsed = config.parse(raw)
+    again = config.parse(tomllib.loads(config.to_toml(parsed)))
+    assert again == parsed
+    assert config.fingerprint(again) == config.fingerprint(parsed)
+    assert config.fingerprint(config.parse(raw | {"seed": 2})) != config.fingerprint(parsed)
+
+
+BASE = {
+    "algorithm": {"method": "mr-admm", "eta": 1.0, "gamma": 0.3, "theta": 0.5},
+    "privacy": {"perturbation": "objective", "alpha": 1.0},
+}
+
+
+def configs(raw, *overrides, only=None):
+    return {c.name: c for c in configfile.load(raw, overrides, only).configs}
+
+
+def test_variants_inherit_and_leave_behind():
+    """A variant inherits key by key; keys that its own choice gives no meaning to stay behind."""
+    raw = BASE | {
+        "variant": [
+            {"name": "as it is"},
+            {"name": "R", "algorithm": {"method": "r-admm"}},
+            {"name": "plain", "algorithm": {"method": "admm"}, "privacy": {"perturbation": "none"}},
+            {"name": "calibrated", "privacy": {"target": 4.0}},
+        ]
+    }
+    found = configs(raw)
+    assert found["as it is"].algorithm.theta == 0.5
+    assert (found["R"].algorithm.gamma, found["R"].algorithm.theta) == (0.3, None)
+    assert (found["plain"].algorithm.gamma, found["plain"].privacy.alpha) == (None, None)
+    assert (found["calibrated"].privacy.alpha, found["calibrated"].privacy.target) == (None, 4.0)
+
+
+def test_sweep_is_the_product_and_set_collapses_an_axis():
+    raw = BASE | {"name": "s", "sweep": {"privacy.alpha": [2.0, 1.0], "seed": [1, 2, 3]}}
+    found = configs(raw)
+    assert len(found) == 6
+    assert found["s, alpha=1.0, seed=3"].privacy.alpha == 1.0
+    assert found["s, alpha=1.0, seed=3"].seed == 3
+    assert set(configs(raw, "privacy.alpha=7")) == {"s, seed=1", "s, seed=2", "s, seed=3"}
+    assert configfile.load(raw).collection
+    nested = BASE | {"sweep": {"privacy": {"alpha": [1.0, 2.0]}}}  # unquoted dots in TOML
+    assert len(configs(nested)) == 2
+
+
+def test_variants_times_sweep():
+    raw = BASE | {"variant": [{"name": "a"}, {"name": "b"}], "sweep": {"seed": [1, 2]}}
+    assert list(configs(raw)) == ["a, seed=1", "a, seed=2", "b, seed=1", "b, seed=2"]
+
+
+def test_set_overrides_everything():
+    raw = BASE | {"variant": [{"name": "a", "runs": 2}]}
+    [one] = configs(raw, "runs=9", "algorithm.eta={first = 1.0, ratio = 1.1}", "algorithm.init=zero").values()
+    assert (one.runs, one.algorithm.init, one.algorithm.eta.ratio) == (9, "zero", 1.1)
+
+
+@pytest.mark.parametrize(
+    ("raw", "overrides", "sentence"),
+    [
+        ({"variant": [{"runs": 2}]}, (), "variant[0].name: missing"),
+        ({"variant": {"name": "x"}}, (), "write each as [[variant]]"),
+        ({"variant": [{"name": "a b"}, {"name": "a-b"}]}, (), "same file name"),
+        ({"variant": [{"name": "a", "runs": 0}]}, (), 'variant "a": runs: found 0'),
+        ({"sweep": {"seed": 3}}, (), "sweep.seed: found 3; a list"),
+        ({"sweep": {"sead": [3]}}, (), 'sead: unknown key; did you mean "seed"?'),
+        ({}, ("runs",), '--set runs: found no "="'),
+        ({}, ("privcy.alpha=1",), 'privcy: unknown key; did you mean "privacy"?'),
+    ],
+)
+def test_bad_collections_are_refused(raw, overrides, sentence):
+    with pytest.raises(InputError) as caught:
+        configfile.load(raw, overrides)
+    assert sentence in str(caught.value)
+
+
+def test_only_picks_a_variant_or_names_them_all():
+    raw = {"variant": [{"name": "a"}, {"name": "b"}]}
+    assert list(configs(raw, only="b")) == ["b"]
+    with pytest.raises(InputError, match="no such variant; there are: a, b"):
+        configs(raw, only="c")
+
+
+def test_paths_are_meant_from_the_configuration(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "c.toml").write_text('[data]\nsource = "npz"\npath = "../d.npz"\n')
+    [one] = configfile.load(tmp_path / "sub" / "c.toml").configs
+    assert one.data.path == str(tmp_path / "d.npz")
+    assert one.name == "c"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(None, "no such configuration file"), (b"a = ", "not valid TOML"), (b"\xff\xfe", "cannot be read")],
+)
+def test_unreadable_files_are_refused(tmp_path, content, sentence):
+    path = tmp_path / "c.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=sentence):
+        configfile.load(path)

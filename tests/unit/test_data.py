@@ -1,0 +1,296 @@
+"""Records from files and by address; splits; what is refused, each with its sentence."""
+
+import bz2
+import gzip
+import lzma
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import dpadmm_mpi
+from dpadmm_mpi.config import parse
+from dpadmm_mpi.data import synthetic
+from dpadmm_mpi.data.dataset import prepare
+from dpadmm_mpi.data.shard import row_norms
+from dpadmm_mpi.errors import InputError
+
+COMPRESS = {"": lambda b: b, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+
+@pytest.fixture
+def records(rng):
+    X = rng.standard_normal((40, 5)) * (rng.random((40, 5)) < 0.2)
+    X /= np.maximum(row_norms(X), 1.0)[:, None]
+    X[0, 4] = 0.25  # the last feature occurs
+    X[0] /= max(1.0, np.linalg.norm(X[0]))
+    return X, np.where(rng.random(40) < 0.4, 1.0, -1.0)
+
+
+def libsvm_text(X, y):
+    rows = zip(X, y, strict=True)
+    return "".join(f"{int(v):+d} " + " ".join(f"{j + 1}:{float(a)!r}" for j, a in enumerate(x) if a) + "\n" for x, v in rows)
+
+
+def csv_text(X, y, header=True):
+    lines = ["label," + ",".join(f"x{j}" for j in range(X.shape[1]))] if header else []
+    for x, v in zip(X, y, strict=True):
+        cells = [repr(float(a)) for a in x]
+        lines.append(",".join([f"{v:g}", *cells] if header else [*cells, f"{v:g}"]))
+    return "\n".join(lines) + "\n"
+
+
+def write(folder, source, X, y, suffix=""):
+    path = folder / f"records.{source}{suffix}"
+    if source == "npz":
+        np.savez(path, X=X, y=y)
+    else:
+        text = libsvm_text(X, y) if source == "libsvm" else csv_text(X, y)
+        path.write_bytes(COMPRESS[suffix](text.encode()))
+    return path
+
+
+def dataset(nodes=3, seed=1, **data):
+    return prepare(parse({"data": data}).data, nodes, seed)
+
+
+def dense(X):
+    return X if isinstance(X, np.ndarray) else X.toarray()
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("source", ["csv", "libsvm"])
+def test_text_files_plain_and_compressed(tmp_path, records, source, suffix):
+    X, y = records
+    found = dataset(source=source, path=str(write(tmp_path, source, X, y, suffix)), train=1.0, nodes=1).shard(0)
+    assert np.array_equal(dense(found.X), X)
+    assert np.array_equal(found.y, y)
+
+
+def test_npz_dense_and_sparse_parts(tmp_path, records):
+    X, y = records
+    csr = sparse.csr_matrix(X)
+    parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": csr.shape}
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    np.savez(tmp_path / "b.npz", y=y, **parts)
+    np.savez(tmp_path / "c.npz", y=y, **{f"X_{key}": value for key, value in parts.items()})
+    shards = [dataset(source="npz", path=str(tmp_path / f"{n}.npz"), train=1.0, nodes=1).shard(0) for n in "abc"]
+    for shard in shards:
+        assert np.array_equal(dense(shard.X), X)
+        assert np.array_equal(shard.y, y)
+    assert sparse.issparse(shards[1].X)
+
+
+def test_csv_without_a_header_has_its_label_last(tmp_path, records):
+    X, y = records
+    (tmp_path / "r.csv").write_text(csv_text(X, y, header=False))
+    found = dataset(source="csv", path=str(tmp_path / "r.csv"), train=1.0, nodes=1).shard(0)
+    assert np.array_equal(found.X, X)
+    assert np.array_equal(found.y, y)
+
+
+def test_libsvm_stays_sparse_unless_it_is_dense(tmp_path, rng):
+    y = np.array([1.0, -1.0] * 10)
+    for share, expected in ((0.1, True), (0.9, False)):
+        X = 0.1 * (rng.random((20, 8)) < share)
+        X[0, 7] = 0.1
+        (tmp_path / "r").write_text(libsvm_text(X, y))
+        assert sparse.issparse(dataset(source="libsvm", path=str(tmp_path / "r"), train=1.0, nodes=1).shard(0).X) == expected
+
+
+def test_sparse_and_dense_records_give_the_same_run(tmp_path, records):
+    """The same records as npz and as LIBSVM: equal to round-off, all methods' products and Hessians included."""
+    X, y = records
+    common = {"problem": {"C": 2.0, "rho": 0.3}, "algorithm": {"method": "r-admm"}, "iterations": 5}
+    privacy = {"perturbation": "objective", "alpha": 2.0}
+    runs = []
+    for source in ("npz", "libsvm"):
+        data = {"source": source, "path": str(write(tmp_path, source, X, y))}
+        runs.append(dpadmm_mpi.run({**common, "data": data, "privacy": privacy}))
+    assert np.allclose(runs[0]["final/primal"], runs[1]["final/primal"], rtol=0, atol=1e-9)
+    assert np.array_equal(runs[0]["data/node_of_record"], runs[1]["data/node_of_record"])
+
+
+def test_given_test_file(tmp_path, records):
+    X, y = records
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_text(libsvm_text(X, y))
+    b.write_text(libsvm_text(X[:7, :4], y[:7]))  # never uses the last feature
+    found = dataset(source="libsvm", path=str(a), test_path=str(b))
+    assert found.sizes.sum() == 40
+    assert found.test().features == 5
+    assert np.array_equal(found.node_of_record()[40:], np.full(7, -1))
+
+
+@pytest.mark.parametrize("split", [{}, {"split": "uneven"}, {"split": "by-label"}, {"sizes": [3, 20, 9]}])
+@pytest.mark.parametrize("source", ["synthetic", "npz"])
+def test_node_of_record_says_where_each_record_went(tmp_path, records, source, split):
+    X, y = records
+    place = {"path": str(write(tmp_path, "npz", X, y))} if source == "npz" else {"records": 40, "features": 5}
+    found = dataset(source=source, **place, **split, train=32)
+    owners = found.node_of_record()
+    assert len(owners) == 40
+    assert np.array_equal(np.bincount(owners + 1), [8, *found.sizes])
+    assert found.sizes.sum() == 32
+    if "sizes" in split:
+        assert found.sizes.tolist() == [3, 20, 9]
+    if source == "npz":
+        for node in range(3):
+            assert np.array_equal(found.shard(node).X, X[owners == node])
+        assert np.array_equal(found.test().y, y[owners == -1])
+    else:
+        assert [found.shard(i).records for i in range(3)] == found.sizes.tolist()
+        assert found.test().records == 8
+
+
+def test_even_split_is_even_and_uneven_follows_its_concentration():
+    assert np.ptp(dataset(nodes=7, records=100, train=1.0).sizes) <= 1
+    spread = {
+        c: np.std(dataset(nodes=50, records=10_000, train=1.0, split="uneven", concentration=c).sizes) for c in (0.5, 5, 500)
+    }
+    assert spread[0.5] > spread[5] > spread[500]
+    assert dataset(nodes=50, records=100, train=1.0, split="uneven", concentration=0.05).sizes.min() >= 1
+
+
+@pytest.mark.parametrize("source", ["synthetic", "npz"])
+def test_by_label_skews_the_labels(tmp_path, rng, source):
+    """skew = 0: every node has the same share of positives within chance; skew = 1: at most one node has both labels."""
+    X = np.full((4000, 3), 0.5)
+    y = np.where(rng.random(4000) < 0.25, 1.0, -1.0)
+    np.savez(tmp_path / "r.npz", X=X, y=y)
+    place = {"path": str(tmp_path / "r.npz")} if source == "npz" else {"records": 4000, "features": 9}
+    shares = {}
+    for skew in (0.0, 0.5, 1.0):
+        found = dataset(nodes=8, source=source, **place, train=1.0, split="by-label", skew=skew)
+        shares[skew] = np.array([np.mean(found.shard(i).y > 0) for i in range(8)])
+        assert np.ptp(found.sizes) <= 1
+    assert np.ptp(shares[0.0]) < 0.15
+    assert np.ptp(shares[0.5]) > 0.4
+    assert sum((shares[1.0] > 0) & (shares[1.0] < 1)) <= 1
+
+
+def test_synthetic_records_look_like_adult():
+    shard = synthetic.records(3, 105, 500, node=2)
+    assert synthetic.groups(105) == list(synthetic.ADULT_GROUPS)
+    assert np.allclose(row_norms(shard.X), 1.0)
+    column = 0
+    for size in synthetic.ADULT_GROUPS:
+        assert (np.count_nonzero(shard.X[:, column : column + size], axis=1) == 1).all()
+        column += size
+    assert (shard.X[:, column:] > 0).all()
+    for features in (1, 2, 3, 10, 400):
+        found = synthetic.records(3, features, 50, node=0)
+        assert found.X.shape == (50, features)
+        assert row_norms(found.X).max() <= 1 + 1e-12
+
+
+def test_synthetic_shards_depend_on_their_own_address_only():
+    """The same node has the same records whatever the other nodes are; different nodes have different ones."""
+    few = dataset(nodes=2, records=100, features=6, train=1.0)
+    many = dataset(nodes=4, records=200, features=6, train=1.0)
+    assert np.array_equal(few.shard(1).X, many.shard(1).X)
+    assert not np.array_equal(few.shard(0).X, few.shard(1).X)
+
+
+def test_preprocessing_steps(tmp_path, rng):
+    X = 10 * rng.standard_normal((30, 4))
+    X[:, 2] = 0
+    np.savez(tmp_path / "r.npz", X=X, y=np.ones(30))
+    place = {"source": "npz", "path": str(tmp_path / "r.npz"), "train": 1.0}
+    both = dataset(nodes=1, **place, preprocess=["scale-columns", "scale-rows"]).shard(0).X
+    columns = X / np.where(np.abs(X).max(axis=0) > 0, np.abs(X).max(axis=0), 1)
+    assert np.allclose(both, columns / np.maximum(np.linalg.norm(columns, axis=1), 1)[:, None])
+    rows = dataset(nodes=1, **place, preprocess=["scale-rows"]).shard(0).X
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1)
+
+
+def change(X, index, value):
+    X = X.copy()
+    X[index] = value
+    return X
+
+
+BAD = {
+    "norm": (
+        lambda X, y: (change(X, 3, [1.0, 1, 0, 0, 0]), y),
+        r"record 3 has norm 1.41421, .*preprocess = \[\"scale-rows\"\]",
+    ),
+    "nan": (lambda X, y: (change(X, (5, 1), np.nan), y), "record 5 has a feature that is not a finite number"),
+    "inf": (lambda X, y: (change(X, (2, 1), np.inf), y), "record 2 has a feature that is not a finite number"),
+    "label": (lambda X, y: (X, change(y, 7, 2.0)), "found the label 2; labels must be"),
+    "labels 0 and 1": (lambda X, y: (X, (y + 1) / 2), "found the label 0; labels must be"),
+}
+
+
+@pytest.mark.parametrize("source", ["npz", "csv", "libsvm"])
+@pytest.mark.parametrize("fault", BAD)
+def test_bad_records_are_refused(tmp_path, records, source, fault):
+    spoil, sentence = BAD[fault]
+    path = write(tmp_path, source, *spoil(*records))
+    with pytest.raises(InputError, match=sentence):
+        dpadmm_mpi.run({"data": {"source": source, "path": str(path)}})
+
+
+def broken_gzip(text):
+    return gzip.compress(text.encode())[:-20]
+
+
+BROKEN = [
+    ("libsvm", b"", "is empty"),
+    ("libsvm", b"+1 1:0.5\n-1 2:\n", "record 1 is"),
+    ("libsvm", b"+1 1:0.5 qid:3\n", "record 0 is"),
+    ("libsvm", b"+1 0:0.5\n", "feature number that is not 1, 2"),
+    ("libsvm", b"+1 1:0.5\n-1 1:abc\n", "not in LIBSVM format"),
+    ("libsvm", b"+1 1:0.5\n-1 0.3 0.2\n", 'record 1 is "-1 0.3 0.2"'),
+    ("libsvm", b"\x93\xff\x00", "is not text"),
+    ("csv", b"", "is empty"),
+    ("csv", b"label,a\n", "has a header but no records"),
+    ("csv", b"lab,a\n1,2\n", 'needs one column "label"; its columns are lab, a'),
+    ("csv", b"label,label,a\n1,1,2\n", 'needs one column "label"'),
+    ("csv", b"label,a,b\n1,0.1,0.2\n1,0.1\n", "not a table of numbers"),
+    ("csv", b"label,a\n1,red\n", "not a table of numbers"),
+    ("csv", broken_gzip("label,a\n" + "1,0.5\n" * 500), "damaged or cut short"),
+    ("npz", b"PK\x03\x04 cut", "not a readable npz"),
+    ("npz", b"", "not a readable npz"),
+]
+
+
+@pytest.mark.parametrize(("source", "content", "sentence"), BROKEN)
+def test_broken_files_are_refused(tmp_path, source, content, sentence):
+    path = tmp_path / "r"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=sentence):
+        dataset(source=source, path=str(path))
+
+
+def test_other_refusals(tmp_path, records):
+    X, y = records
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    np.savez(tmp_path / "narrow.npz", X=X[:, :3], y=y)
+    np.savez(tmp_path / "short.npz", X=X, y=y[:-1])
+    np.savez(tmp_path / "noy.npz", X=X)
+    np.savez(tmp_path / "nox.npz", y=y)
+    np.savez(tmp_path / "objects.npz", X=np.array([["a", "b"]]), y=np.array([1.0]))
+    (tmp_path / "w").write_text(libsvm_text(X, y))
+    a = str(tmp_path / "a.npz")
+    refused = [
+        ({"source": "npz", "path": str(tmp_path / "missing.npz")}, "cannot be read: No such file"),
+        ({"source": "npz", "path": a, "test_path": str(tmp_path / "narrow.npz")}, "has 3 features, but .* has 5"),
+        ({"source": "npz", "path": str(tmp_path / "short.npz")}, "X needs a row per label"),
+        ({"source": "npz", "path": str(tmp_path / "noy.npz")}, "has no array y; found X"),
+        ({"source": "npz", "path": str(tmp_path / "nox.npz")}, "neither X nor the CSR parts"),
+        ({"source": "npz", "path": str(tmp_path / "objects.npz")}, "something other than numbers"),
+        ({"source": "libsvm", "path": str(tmp_path / "w"), "features": 4}, "has feature 5, but only 4 are expected"),
+        ({"source": "npz", "path": a, "train": 41}, "data.train: found 41, but there are only 40 records"),
+        ({"source": "npz", "path": a, "sizes": [20, 20, 20]}, "add up to 60, but there are only 40"),
+        ({"source": "npz", "path": a, "sizes": [20, 10]}, "found 2 sizes; one per node is needed, 3"),
+        ({"source": "npz", "path": a, "train": 2}, "2 training records leave some of the 3 nodes without any"),
+    ]
+    for data, sentence in refused:
+        with pytest.raises(InputError, match=sentence):
+            dataset(**data)
+
+
+def test_C_above_the_smallest_shard_is_refused():
+    with pytest.raises(InputError, match=r"problem.C: found 50, but node 1 has only 30 records"):
+        dpadmm_mpi.run({"network": {"nodes": 2}, "data": {"sizes": [60, 30], "records": 100}, "problem": {"C": 50.0}})

@@ -1,0 +1,108 @@
+"""Losses against finite differences, the solver against other solvers, dense and sparse, small and large d."""
+
+import numpy as np
+import pytest
+from scipy import optimize, sparse
+
+from dpadmm_mpi import problem as problem_module
+from dpadmm_mpi.data.shard import Shard
+from dpadmm_mpi.losses import LOGISTIC, huber
+from dpadmm_mpi.newton import TOLERANCE
+from dpadmm_mpi.problem import NodeProblem
+
+LOSSES = [LOGISTIC, huber(0.5), huber(0.05)]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
+def test_derivatives_and_constants(loss):
+    z = np.linspace(-4, 4, 1601) + 1e-4  # off the kinks of L''
+    h = 1e-6
+    assert np.allclose((loss.value(z + h) - loss.value(z - h)) / (2 * h), loss.first(z), atol=1e-8)
+    assert np.allclose((loss.first(z + h) - loss.first(z - h)) / (2 * h), loss.second(z), atol=1e-7)
+    assert (np.abs(loss.first(z)) <= loss.slope_bound).all()
+    assert (loss.second(z) <= loss.c1).all()
+    assert loss.second(z).max() == pytest.approx(loss.c1, rel=1e-3)  # c1 is reached, not only a bound
+
+
+def test_logistic_does_not_overflow():
+    z = np.array([-1e4, -800.0, 0.0, 800.0, 1e4])
+    with np.errstate(all="raise", under="ignore"):
+        assert np.array_equal(LOGISTIC.value(z), [1e4, 800.0, np.log(2), 0.0, 0.0])
+        assert np.array_equal(LOGISTIC.first(z), [-1.0, -1.0, -0.5, 0.0, 0.0])
+        assert (LOGISTIC.second(z) >= 0).all()
+
+
+def records(rng, B, d, density=1.0):
+    X = rng.standard_normal((B, d)) * (rng.random((B, d)) < density)
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+    return X, np.where(rng.random(B) < 0.4, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_argmin_agrees_with_a_quasi_newton_solver(rng, loss, storage):
+    for C, quadratic in ((1.0, 0.0), (40.0, 3.0), (60.0, 0.01)):
+        X, y = records(rng, 60, 6, 0.5)
+        problem = NodeProblem(Shard(X if storage == "dense" else sparse.csr_matrix(X), y), loss, C, 0.1)
+        linear = rng.standard_normal(6)
+        point = problem.argmin(linear, quadratic, start=10 * rng.standard_normal(6))
+        assert point.residual <= TOLERANCE
+
+        def objective(f, X=X, y=y, C=C, linear=linear, quadratic=quadratic):
+            value = C * np.mean(loss.value(y * (X @ f))) + (0.1 + quadratic) / 2 * f @ f + linear @ f
+            gradient = C / len(y) * X.T @ (y * loss.first(y * (X @ f))) + (0.1 + quadratic) * f + linear
+            return value, gradient
+
+        other = optimize.minimize(objective, np.zeros(6), jac=True, method="BFGS", options={"gtol": 1e-9})
+        assert np.allclose(point.f, other.x, atol=1e-6)
+        # The residual that is recorded is the gradient's, relative to its terms.
+        assert np.linalg.norm(objective(point.f)[1]) <= 1e-9 * (C + np.linalg.norm(linear) + np.linalg.norm(point.f))
+
+
+def test_conjugate_gradients_and_factorisation_find_the_same_argmin(rng, monkeypatch):
+    X, y = records(rng, 80, 12)
+    problem = NodeProblem(Shard(X, y), LOGISTIC, 30.0, 0.05)
+    linear = rng.standard_normal(12)
+    by_factorisation = problem.argmin(linear, 0.3, np.zeros(12))
+    monkeypatch.setattr(problem_module, "DENSE_HESSIAN", 0)
+    by_conjugate_gradients = problem.argmin(linear, 0.3, np.zeros(12))
+    assert by_conjugate_gradients.residual <= TOLERANCE
+    assert np.allclose(by_factorisation.f, by_conjugate_gradients.f, atol=1e-9)
+
+
+def test_large_sparse_problem_without_a_hessian(rng):
+    """d = 100,000: a d x d Hessian would take 80 GB."""
+    B, d, k = 400, 100_000, 20
+    columns = rng.integers(0, d, (B, k))
+    X = sparse.csr_matrix((np.full(B * k, 1 / np.sqrt(k)), columns.ravel(), np.arange(0, B * k + 1, k)), shape=(B, d))
+    X.sum_duplicates()
+    X = X.multiply(1 / np.maximum(np.sqrt(np.asarray(X.multiply(X).sum(axis=1))), 1.0)).tocsr()
+    y = np.where(rng.random(B) < 0.5, 1.0, -1.0)
+    problem = NodeProblem(Shard(X, y), LOGISTIC, 200.0, 0.1)
+    point = problem.argmin(0.01 * rng.standard_normal(d), 1.0, np.zeros(d))
+    assert point.residual <= TOLERANCE
+
+
+def test_gradient_and_hessian_belong_to_the_value(rng):
+    X, y = records(rng, 30, 4)
+    for storage in (X, sparse.csr_matrix(X)):
+        problem = NodeProblem(Shard(storage, y), LOGISTIC, 7.0, 0.2)
+        f, v = rng.standard_normal(4), rng.standard_normal(4)
+        margins = problem.signed @ f
+        gradient = problem.data_gradient(margins) + 0.2 * f
+        assert np.allclose(optimize.approx_fprime(f, problem.value, 1e-7), gradient, atol=1e-5)
+        H = problem.hessian(margins, 0.2)
+        assert np.allclose(H @ v, problem.hessian_product(margins, v, 0.2))
+        assert np.allclose(np.diag(H), problem.hessian_diagonal(margins, 0.2))
+        numeric = np.array([(problem.data_gradient(problem.signed @ (f + 1e-6 * e)) - problem.data_gradient(margins)) / 1e-6
+                            for e in np.eye(4)])  # fmt: skip
+        assert np.allclose(H - 0.2 * np.eye(4), numeric, atol=1e-4)
+
+
+def test_balanced_records_with_nothing_to_pull(rng):
+    """The gradient's terms all vanish at the solution: round-off must not count as a residual."""
+    X, _ = records(rng, 25, 3)
+    problem = NodeProblem(Shard(np.vstack([X, X]), np.repeat([1.0, -1.0], 25)), LOGISTIC, 10.0, 0.1)
+    point = problem.argmin(np.zeros(3), 0.5, start=np.ones(3))
+    assert point.residual <= TOLERANCE
+    assert np.linalg.norm(point.f) < 1e-9
