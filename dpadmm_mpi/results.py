@@ -91,7 +91,7 @@ def open_file(path: Path) -> h5py.File:
     if not path.exists():
         raise InputError(f"{path}: no such file")
     try:
-        file = h5py.File(path, "r", locking=False)
+        file = h5py.File(path, "r")
         kind = file.attrs.get("format")
     except (OSError, RuntimeError) as error:
         raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short ({error})") from None

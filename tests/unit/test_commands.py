@@ -1,0 +1,138 @@
+"""The commands as a user types them: what they print, what they return."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from conftest import command, sentences
+
+import dpadmm_mpi
+from dpadmm_mpi import plots
+
+TOP = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def two_files(config, tmp_path):
+    dpadmm_mpi.run(config("mr-admm", "objective", runs=2), tmp_path / "private.h5")
+    dpadmm_mpi.run(config("admm"), tmp_path / "plain.h5")
+    return tmp_path / "private.h5", tmp_path / "plain.h5"
+
+
+def test_run_check_show(config, write_toml, tmp_path):
+    path = write_toml(config("mr-admm", "objective", runs=2))
+    check = command("check", path, "--ranks", 3)
+    assert check.returncode == 0
+    for text in (
+        "mr-admm objective: valid",
+        "edges, 6 nodes, 6 edges, degrees 1 to 4",
+        "3 ranks host",
+        "P(6) = ",
+        "holds  2 c1 <",
+    ):
+        assert text in check.stdout
+    run = command("run", path, "-o", tmp_path / "a.h5")
+    assert run.returncode == 0
+    assert f"written: {tmp_path / 'a.h5'}" in run.stdout
+    assert "note: the dual steps differ" in run.stderr
+    show = command("show", tmp_path / "a.h5")
+    result = dpadmm_mpi.load(tmp_path / "a.h5")
+    assert f"{result.loss[:, -1].mean():.4g}" in show.stdout
+    assert f"{result.bound[-1]:.4g}" in show.stdout
+    assert "complete" in show.stdout
+    # Every node's total privacy is in the check, before the run.
+    for bound in result["privacy/node_bound"][-1]:
+        assert f"{bound:.4g}" in check.stdout
+
+
+def test_show_says_inf_for_a_run_without_noise(two_files):
+    lines = command("show", *two_files).stdout.splitlines()
+    assert "inf" in lines[2]
+    assert "inf" not in lines[1]
+
+
+def test_variants_write_a_folder(config, write_toml, tmp_path):
+    raw = config() | {"name": "many", "variant": [{"name": "one, a"}, {"name": "two", "seed": 4}]}
+    process = command("run", write_toml(raw), cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert sorted(p.name for p in (tmp_path / "many").iterdir()) == ["one-a.h5", "two.h5"]
+    again = command("run", tmp_path / "config.toml", cwd=tmp_path)
+    assert (again.returncode, "exists" in again.stderr) == (2, True)
+
+
+def test_errors_are_one_sentence_without_a_traceback(tmp_path):
+    for arguments in (
+        ("run", tmp_path / "no.toml"),
+        ("show", tmp_path / "no.h5"),
+        ("diff", "a", "b"),
+        ("plot", tmp_path / "no.h5"),
+    ):
+        process = command(*arguments)
+        assert process.returncode == 2
+        assert len(sentences(process)) == 1
+        assert "Traceback" not in process.stderr
+    assert "Traceback" in command("run", tmp_path / "no.toml", "--debug").stderr
+
+
+def test_every_command_has_help_with_an_example():
+    for name in ("run", "check", "show", "plot", "diff"):
+        text = command(name, "--help").stdout
+        assert f"dpadmm {name}" in text.split("Options")[0].split("\n", 1)[1]
+    assert command("--help").returncode == 0
+    assert command("--version").stdout.strip().endswith("0.1.0")
+
+
+def test_plot_draws_mean_range_and_privacy(two_files, monkeypatch, tmp_path):
+    """What the picture holds, read back from the figure."""
+    drawn = []
+    monkeypatch.setattr(plt, "close", drawn.append)
+    private, plain = (dpadmm_mpi.load(path) for path in two_files)
+    plots.comparison([private, plain], tmp_path / "p.png")
+    [figure] = drawn
+    loss, error, privacy = figure.axes
+    assert np.allclose(loss.get_lines()[0].get_ydata(), private.loss.mean(axis=0))
+    band = loss.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.min() == pytest.approx(private.loss.min())
+    assert band.max() == pytest.approx(private.loss.max())
+    assert np.allclose(error.get_lines()[1].get_ydata(), plain.test_error[0])
+    assert np.allclose(privacy.get_lines()[0].get_ydata(), private.bound)
+    assert np.allclose(privacy.get_lines()[1].get_ydata(), private.tight)
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_plot_command(two_files, tmp_path, ending):
+    process = command("plot", *two_files, "-o", tmp_path / f"p.{ending}")
+    assert process.returncode == 0, process.stderr
+    assert (tmp_path / f"p.{ending}").stat().st_size > 1000
+    assert command("plot", two_files[0], "-o", tmp_path / "p.xyz").returncode == 2
+
+
+def test_plot_of_an_incomplete_file(two_files, tmp_path):
+    import h5py
+
+    with h5py.File(two_files[0], "r+") as file:
+        file["loss"][1, 3:] = np.nan
+        file["test_error"][1, 3:] = np.nan
+        file.attrs["complete"] = False
+    assert command("plot", two_files[0], "-o", tmp_path / "p.png").returncode == 0
+    assert "incomplete" in command("show", two_files[0]).stdout
+
+
+def test_wheel_holds_the_quickstart(tmp_path):
+    """`dpadmm run` without a file works from an installed wheel."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=TOP, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("dpadmm_mpi/configs/quickstart.toml") == (TOP / "configs" / "quickstart.toml").read_bytes()
+
+
+def test_the_quickstart_is_valid():
+    assert "quickstart: valid" in command("check").stdout
+    for path in (TOP / "configs").glob("*.toml"):
+        assert command("check", path).returncode == 0
