@@ -5,20 +5,23 @@
 >>> result["loss"].mean(axis=0)[-1], result["privacy/bound"][-1]
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dpadmm_mpi.errors import DpadmmError, InputError, RunError
 
 if TYPE_CHECKING:
     from dpadmm_mpi.results import Result
 
-__all__ = ["load", "run"]
+__all__ = ["DpadmmError", "InputError", "RunError", "load", "run"]
 
 
 def run(
     config: str | Path | dict[str, Any],
     output: str | Path | None = None,
     *,
-    overrides: tuple[str, ...] = (),
+    overrides: str | Sequence[str] = (),
     only: str | None = None,
     force: bool = False,
     comm: Any = None,
@@ -31,10 +34,9 @@ def run(
     """
     from dpadmm_mpi.configfile import load as load_configuration
     from dpadmm_mpi.engine import Silent, execute
-    from dpadmm_mpi.errors import InputError
     from dpadmm_mpi.transport import Mpi, Serial, Transport
 
-    experiment = load_configuration(config, overrides, only)
+    experiment = load_configuration(config, [overrides] if isinstance(overrides, str) else overrides, only)
     if len(experiment.configs) > 1:
         names = ", ".join(f'"{c.name}"' for c in experiment.configs)
         raise InputError(f"only: the file holds several configurations; choose one of {names}")

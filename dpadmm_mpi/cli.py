@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from dpadmm_mpi.datacommands import data
 from dpadmm_mpi.errors import DpadmmError, InputError
 from dpadmm_mpi.launch import announced_rank
+from dpadmm_mpi.options import config_argument, debug_option, is_debugging, only_option, result_files, set_option
 
 if TYPE_CHECKING:
     from dpadmm_mpi.config import Config
@@ -16,26 +18,12 @@ if TYPE_CHECKING:
     from dpadmm_mpi.results import Result
 
 INTERRUPTED = 130
-_debug = False
-
-
-def _set_debug(_context: click.Context, _option: click.Parameter, value: bool) -> None:
-    global _debug
-    _debug = _debug or value
-
-
-debug_option = click.option(
-    "--debug", is_flag=True, expose_value=False, callback=_set_debug, help="Show the traceback of an error."
-)
-set_option = click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as in --set privacy.alpha=2."
-)
-only_option = click.option("--only", metavar="NAME", help="One variant of the file, by its name.")
-result_files = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 
 
 def entry() -> NoReturn:
     """Run the command line; every error is one sentence on standard error and an exit code."""
+    if announced_rank() != 0 and (sys.argv[1:2] != ["run"] or "--serial" in sys.argv):
+        sys.exit(0)  # only `run` is for several processes; one of them does everything else
     try:
         code = cli.main(prog_name="dpadmm", standalone_mode=False) or 0
     except click.exceptions.Abort:
@@ -58,7 +46,7 @@ def entry() -> NoReturn:
 
 
 def _speak(error: BaseException, who: str = "dpadmm") -> None:
-    if _debug:
+    if is_debugging():
         traceback.print_exception(error)
     if isinstance(error, DpadmmError):
         text = str(error)
@@ -85,7 +73,7 @@ def cli() -> None:
 
 
 @cli.command()
-@click.argument("config", required=False, type=click.Path(path_type=Path))
+@config_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The HDF5 file, or the folder of several variants.")
 @set_option
 @only_option
@@ -165,7 +153,12 @@ def _jobs(
 def _targets(experiment: "Experiment", output: Path | None) -> list[tuple["Config", Path]]:
     from dpadmm_mpi.configfile import slug
 
-    if experiment.collection:
+    one_file = output is not None and output.suffix in (".h5", ".hdf5")
+    if one_file and len(experiment.configs) > 1:
+        raise InputError(
+            f"-o {output}: there are {len(experiment.configs)} configurations; name a folder, or choose one with --only"
+        )
+    if experiment.collection and not one_file:
         folder = output or Path(slug(experiment.name))
         return [(config, folder / f"{slug(config.name)}.h5") for config in experiment.configs]
     config = experiment.configs[0]
@@ -183,7 +176,7 @@ def _conclude(results: list["Result"]) -> None:
 
 
 @cli.command()
-@click.argument("config", required=False, type=click.Path(path_type=Path))
+@config_argument
 @set_option
 @only_option
 @click.option("--ranks", type=click.IntRange(min=1), default=1, help="Show the layout on so many ranks.")
@@ -211,15 +204,17 @@ def check(config: Path | None, overrides: tuple[str, ...], only: str | None, ran
 @result_files
 @debug_option
 def show(files: tuple[Path, ...]) -> int:
-    """A table of the last recorded values in FILE...: loss, test error, privacy, as mean and range over the runs.
+    """A table of the last recorded values in FILE... (or folders of them): loss, test error, privacy.
+
+    Over several runs the mean is given, with half the range (the largest less the smallest) behind the sign ±.
 
     \b
     dpadmm show results/*.h5
     """
-    from dpadmm_mpi.results import load
+    from dpadmm_mpi.results import load_all
     from dpadmm_mpi.tables import results_table
 
-    results = [load(path) for path in files]
+    results = load_all(files)
     print(results_table(results))
     for result in results:
         for note in filter(None, str(result.attributes["/"].get("notes", "")).split("\n")):
@@ -239,10 +234,10 @@ def plot(files: tuple[Path, ...], output: Path | None) -> int:
     dpadmm plot fig5/*.h5 -o fig5.svg
     """
     from dpadmm_mpi.plots import comparison
-    from dpadmm_mpi.results import load
+    from dpadmm_mpi.results import load_all
 
     target = output or files[0].with_suffix(".png")
-    comparison([load(path) for path in files], target)
+    comparison(load_all(files), target)
     print(f"written: {target}")
     return 0
 
@@ -268,3 +263,6 @@ def diff(a: Path, b: Path) -> int:
     if len(differences) > 10:
         print(f"... and {len(differences) - 10} more objects")
     return 1
+
+
+cli.add_command(data)

@@ -30,20 +30,22 @@ class Geometric(Struct, frozen=True, forbid_unknown_fields=True):
 # One value, a geometric law, a list over data steps, or a list over nodes of these; see schedules.py.
 Schedule = Positive | Geometric | list[Positive | Geometric | list[Positive]]
 
-FileSource = Literal["npz", "csv", "libsvm"]
+FileSource = Literal["npz", "csv", "libsvm", "hdf5"]
+NamedSource = Literal["adult", "a9a", "a8a", "ijcnn1", "bio_train"]
 Graph = Literal[
     "ring", "path", "complete", "star", "grid", "random", "regular", "small-world", "scale-free", "edges"
 ]  # fmt: skip
 MethodName = Literal["admm", "m-admm", "r-admm", "mr-admm"]
 PerturbationName = Literal["none", "dual", "penalty", "objective", "primal"]
-Step = Literal["scale-columns", "scale-rows"]
+Step = Literal["drop-missing", "one-hot", "scale-columns", "scale-rows"]
 
 FILE_SOURCES = get_args(FileSource)
+NAMED_SOURCES = get_args(NamedSource)
 PRIVATE = ("dual", "penalty", "objective", "primal")
 
 
 class Data(Struct, frozen=True, forbid_unknown_fields=True):
-    source: Literal["synthetic", "npz", "csv", "libsvm"] = "synthetic"
+    source: NamedSource | FileSource | Literal["synthetic"] = "synthetic"
     train: Count | Fraction | None = None  # records for training, a count or a fraction; the rest is for testing
     split: Literal["even", "uneven", "by-label", "sizes"] = "even"
     sizes: list[Count] | None = None  # records of each node
@@ -52,7 +54,9 @@ class Data(Struct, frozen=True, forbid_unknown_fields=True):
     path: str | None = None
     test_path: str | None = None
     label: str | None = None  # the label's column in a csv file with a header
-    preprocess: list[Step] | None = None
+    positive: str | int | float | None = None  # the label that means +1, where the labels are not -1 and +1
+    categorical: list[str] | None = None  # csv columns that are categories although they look like numbers
+    preprocess: list[Step] | None = None  # in this order
     records: Count | None = None
     features: Count | None = None
 
@@ -123,7 +127,9 @@ CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
     "data.skew": ("split", {"by-label": 0.5}),
     "data.path": ("source", dict.fromkeys(FILE_SOURCES, REQUIRED)),
     "data.test_path": ("source", dict.fromkeys(FILE_SOURCES)),
-    "data.preprocess": ("source", dict.fromkeys(FILE_SOURCES)),
+    "data.preprocess": ("source", dict.fromkeys((*FILE_SOURCES, *NAMED_SOURCES))),
+    "data.positive": ("source", dict.fromkeys(FILE_SOURCES)),
+    "data.categorical": ("source", {"csv": None}),
     "data.label": ("source", {"csv": "label"}),
     "data.records": ("source", {"synthetic": 10_000}),
     "data.features": ("source", {"synthetic": 105, "libsvm": None}),
@@ -298,8 +304,6 @@ def _check_combinations(config: Config) -> None:
     for path in ("algorithm.eta", "algorithm.theta"):
         if _lacks_first(getattr(config.algorithm, path.split(".")[1])):
             raise InputError(f"{path}: the geometric schedule needs its first value, as {{ first = 1.0, ratio = 1.01 }}")
-    if data.test_path is not None and data.train is not None:
-        raise InputError("data.train: has no meaning beside data.test_path; all of data.path is then for training")
     if data.sizes is not None and isinstance(data.train, int) and sum(data.sizes) != data.train:
         raise InputError(f"data.sizes: they add up to {sum(data.sizes)}, but data.train = {data.train}; make them agree")
     if config.record.trajectory and config.record.every != 1:

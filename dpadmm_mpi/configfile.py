@@ -16,6 +16,11 @@ PATH_KEYS = (("data", "path"), ("data", "test_path"), ("network", "path"))
 ALTERNATIVES = {("privacy", "alpha"): "target", ("privacy", "target"): "alpha", ("data", "sizes"): "split"}
 
 
+def _is_shape_only(value: Any) -> bool:
+    """An alpha that says how it grows and leaves its size to a target, { ratio = 1.01 }."""
+    return isinstance(value, dict) and "first" not in value
+
+
 class Experiment(NamedTuple):
     name: str
     configs: list[Config]
@@ -39,6 +44,7 @@ def load(source: str | Path | dict[str, Any], overrides: Iterable[str] = (), onl
 
     axes = {key: values for key, values in _sweep_axes(sweep).items() if key not in {key for key, _ in changes}}
     named: dict[str, Config] = {}
+    chosen: dict[str, Config] = {}  # those that --only means: one by its name, or all of a variant
     for index, variant in enumerate(variants or ({},)):
         if variants and "name" not in variant:
             raise InputError(f"variant[{index}].name: missing; every [[variant]] needs a name of its own")
@@ -59,11 +65,13 @@ def load(source: str | Path | dict[str, Any], overrides: Iterable[str] = (), onl
                     f'{label}another variant has this name or the same file name "{slug(config.name)}"; rename one'
                 )
             named[config.name] = config
-    if only is not None:
-        if only not in named:
-            raise InputError(f'--only "{only}": no such variant; there are: {", ".join(named)}')
-        named = {only: named[only]}
-    return Experiment(str(raw["name"]), list(named.values()), collection=bool(variants or axes))
+            if only in (config.name, variant.get("name")):
+                chosen[config.name] = config
+    if only is not None and not chosen:
+        names = ", ".join(f'"{name}"' for name in named)
+        raise InputError(f'--only "{only}": no such variant; there are {names}')
+    selected = list(named.values()) if only is None else list(chosen.values())
+    return Experiment(str(raw["name"]), selected, collection=bool(variants or axes))
 
 
 def slug(name: str) -> str:
@@ -130,13 +138,14 @@ def _overlay(base: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
         if not (isinstance(table, dict) and isinstance(inherited, dict)):
             merged[name] = table
             continue
-        merged[name] = {key: value for key, value in inherited.items() if not _left_behind(name, key, table)} | table
+        merged[name] = {key: value for key, value in inherited.items() if not _left_behind(name, key, value, table)} | table
     return merged
 
 
-def _left_behind(section: str, key: str, table: dict[str, Any]) -> bool:
-    if any(ALTERNATIVES.get((section, new)) == key for new in table):
-        return True
+def _left_behind(section: str, key: str, inherited: Any, table: dict[str, Any]) -> bool:
+    for new, value in table.items():
+        if ALTERNATIVES.get((section, new)) == key and not _is_shape_only(value) and not _is_shape_only(inherited):
+            return True
     selector, takers = CHOICES.get(f"{section}.{key}", ("", {}))
     return selector in table and table[selector] not in takers
 

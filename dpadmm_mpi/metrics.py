@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.data.shard import Shard
+from dpadmm_mpi.data.dataset import TestSet
 
 Array = NDArray[np.float64]
 
@@ -13,12 +13,16 @@ def consensus_error(primals: Array) -> float:
     return float(np.mean(np.linalg.norm(primals - primals.mean(axis=0), axis=1)))
 
 
-def test_error(primals: Array, test: Shard | None) -> float:
+def test_error(primals: Array, test: TestSet | None) -> float:
     """Share of the test records that the mean classifier gets wrong, where 0 predicts +1; nan without test records."""
     if test is None:
         return float("nan")
-    predicted = np.where(np.asarray(test.X @ primals.mean(axis=0)) >= 0.0, 1.0, -1.0)
-    return float(np.mean(predicted != test.y))
+    classifier = primals.mean(axis=0)
+    wrong = 0
+    for block in test.blocks():
+        predicted = np.where(np.asarray(block.X @ classifier) >= 0.0, 1.0, -1.0)
+        wrong += int(np.sum(predicted != block.y))
+    return wrong / test.records
 
 
 def distance(primals: Array, optimum: Array) -> float:

@@ -77,6 +77,13 @@ def make_plan(config: Config) -> tuple[Plan, Dataset]:
         notes.append(f"the privacy bound is not proven: {failure}")
     if config.privacy.target is not None:
         releases = privacy.calibrate(releases, config.privacy.target)
+    for key, schedule in (
+        ("algorithm.eta", config.algorithm.eta),
+        ("algorithm.theta", config.algorithm.theta),
+        ("privacy.alpha", config.privacy.alpha),
+    ):
+        if schedules.is_ambiguous(schedule, len(releases.data_steps), graph.nodes):
+            notes.append(f"{key}: its {graph.nodes} numbers are read as one per node, not as one per data step")
     if not schedules.is_common(releases.theta):
         notes.append(
             "the dual steps differ between the nodes, so the nodes agree in the end, but not at the optimum; one "

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.results import Result
+from dpadmm_mpi.results import Result, labels
 
 # Okabe and Ito's palette, without its yellow, which is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-STYLES = ("-", "--", "-.", ":")
+STYLES = ("-", "--", "-.")
+TIGHT = {"linewidth": 0.9, "linestyle": (0, (1, 1.5))}  # dotted, which no curve of its own is
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -24,7 +25,9 @@ def comparison(results: Sequence[Result], target: Path) -> None:
     panels = 3 if has_test else 2
     # A lone result is named in the title; several share one legend below, clear of the curves.
     figure, axes = plt.subplots(1, panels, figsize=(3.6 * panels, 3.3), layout="constrained")
-    for index, (result, label) in enumerate(zip(results, _labels(results), strict=True)):
+    for index, (result, label) in enumerate(zip(results, labels(results), strict=True)):
+        if not result.complete:
+            label += " (incomplete)"
         look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index % len(STYLES)], "label": label}
         _band(axes[0], result, "loss", look)
         if has_test:
@@ -36,7 +39,7 @@ def comparison(results: Sequence[Result], target: Path) -> None:
     _label(axes[-1], "total privacy loss, bound")
     _finish_privacy(axes[-1], results)
     if len(results) == 1:
-        figure.suptitle(results[0].name, fontsize=11)
+        figure.suptitle(axes[0].get_lines()[0].get_label(), fontsize=11)
     else:
         figure.legend(
             *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(len(results), 4), frameon=False
@@ -49,17 +52,11 @@ def comparison(results: Sequence[Result], target: Path) -> None:
         plt.close(figure)
 
 
-def _labels(results: Sequence[Result]) -> list[str]:
-    """The configurations' names, or, where two are the same, the files'."""
-    names = [result.name for result in results]
-    return names if len(set(names)) == len(names) else [Path(result.source).stem for result in results]
-
-
 def _pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise InputError('plots need matplotlib; install it with: pip install "dpadmm-mpi[plot]"') from None
+        raise InputError("plots need matplotlib; install it with: pip install matplotlib") from None
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -79,22 +76,30 @@ def _band(axis: Any, result: Result, name: str, look: dict[str, Any]) -> None:
 
 
 def _privacy(axis: Any, result: Result, look: dict[str, Any]) -> None:
-    if not np.isfinite(result.bound).all():
-        return
-    axis.plot(result.iteration, result.bound, **look)
-    axis.plot(result.iteration, result.tight, color=look["color"], linewidth=0.9, linestyle=(0, (1, 1.5)))
+    """As far as some run got; an infinite bound is not drawn."""
+    reached = np.isfinite(result.loss).any(axis=0)
+    t = result.iteration[reached]
+    if np.isfinite(result.bound).all():
+        axis.plot(t, result.bound[reached], **look)
+    if np.isfinite(result.tight).all():
+        axis.plot(t, result.tight[reached], color=look["color"], **TIGHT)
 
 
 def _finish_privacy(axis: Any, results: Sequence[Result]) -> None:
-    drawn = [result for result in results if np.isfinite(result.bound).all()]
-    if not drawn:
+    """Say what the lines are, what is not proven, and who is not there because the bound is infinite."""
+    private = [result for result in results if np.isfinite(result.bound).all()]
+    if not private:
         axis.text(0.5, 0.5, "not private:\nthe bound is infinite", ha="center", va="center", transform=axis.transAxes)
+        axis.set_xticks([])
         axis.set_yticks([])
         return
-    axis.plot([], [], color="0.3", label="P(t), the paper's")
-    axis.plot([], [], color="0.3", linewidth=0.9, linestyle=(0, (1, 1.5)), label="tighter pure bound")
-    handles = axis.get_lines()[-2:]
-    axis.legend(handles=handles, loc="upper left", frameon=False, fontsize=8)
+    proven = all(result.attributes["privacy/bound"]["proven"] for result in private)
+    handles = axis.plot([], [], color="0.3", label="P(t), the paper's" + ("" if proven else ", partly not proven"))
+    if any(np.isfinite(result.tight).all() for result in private):
+        handles += axis.plot([], [], color="0.3", label="tighter pure bound", **TIGHT)
+    infinite = len(results) - len(private)
+    title = f"{infinite} of {len(results)} not private: infinite" if infinite else None
+    axis.legend(handles=handles, loc="upper left", frameon=False, fontsize=8, title=title, title_fontsize=8, alignment="left")
     axis.set_ylim(bottom=0)
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.losses import Loss
 from dpadmm_mpi.newton import Point, conjugate_gradients, minimise
 
 Array = NDArray[np.float64]
 
 DENSE_HESSIAN = 2000  # features up to which a d x d Hessian is formed and factorised
+HESSIAN_ROWS = 1024  # weighted at a time: the copy stays in the processor's cache, and a shard is in memory once
 
 # Round-off in a mean over records weighted with C: a gradient whose terms are all below this share of C is noise.
 _SCALE_FLOOR = 1e-5
@@ -21,11 +21,11 @@ _SCALE_FLOOR = 1e-5
 class NodeProblem:
     """O_i(f) = (C/B_i) sum_n L(y_n f.x_n) + (rho/N) ||f||^2 / 2"""
 
-    def __init__(self, shard: Shard, loss: Loss, C: float, ridge: float) -> None:
-        self.signed: Any = shard.signed()  # rows y_n x_n, dense or CSR
+    def __init__(self, signed: Any, loss: Loss, C: float, ridge: float) -> None:
+        self.signed = signed  # rows y_n x_n, dense or CSR
         self.loss = loss
         self.C = C
-        self.weight = C / shard.records  # of one record
+        self.weight = C / signed.shape[0]  # of one record
         self.ridge = ridge  # rho/N
 
     @property
@@ -49,8 +49,10 @@ class NodeProblem:
         """(C/B) sum_n L''_n x_n x_n' + ridge I, dense."""
         w = self.weight * self.loss.second(margins)
         if isinstance(self.signed, np.ndarray):
-            rooted = self.signed * np.sqrt(w)[:, None]
-            H = rooted.T @ rooted
+            H = np.zeros((self.features, self.features))
+            for first in range(0, len(w), HESSIAN_ROWS):
+                rows = slice(first, first + HESSIAN_ROWS)
+                H += (self.signed[rows] * w[rows, None]).T @ self.signed[rows]
         else:
             H = (self.signed.T @ self.signed.multiply(w[:, None])).toarray()
         H.flat[:: len(H) + 1] += ridge

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.config import fingerprint, to_toml
+from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError, RunError
 from dpadmm_mpi.plan import Plan
 from dpadmm_mpi.results import Result, read
@@ -30,7 +31,7 @@ Array = NDArray[np.float64]
 FORMAT_VERSION = 1
 FLUSH_SECONDS = 1.0  # a killed run loses less than this
 _OVERHEAD = 200_000  # bytes for names, attributes and HDF5's own tables
-_DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx", "mpi4py")
+_DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx")
 
 PER_RUN = {  # name -> (what follows (run, iteration), description)
     "loss": ((), "L(t): mean over nodes of the node's mean loss at its own f_i(t)"),
@@ -61,12 +62,13 @@ class Recorder:
         self._next = (0, 0)  # run and row of the first pending entry
         self._flushed = time.monotonic()
 
-    def describe(self, node_of_record: NDArray[np.int64], owner: NDArray[np.int64], hosts: list[str]) -> None:
+    def describe(self, dataset: Dataset, owner: NDArray[np.int64], hosts: list[str], mpi: str) -> None:
         """Everything that is known before the first iteration, and room for the rest."""
         with self._writing():
             self._attributes()
-            self._scales(len(node_of_record))
-            self._known_before(node_of_record, owner, hosts)
+            self._scales()
+            self._known_before(owner, hosts, mpi)
+            self._describe_data(dataset)
             for name, (dims, text) in self._layout.items():
                 self._reserve(name, ("run", "iteration", *dims), text)
             for name, text in (("final/primal", "f_i(T)"), ("final/dual", "lambda_i(T)")):
@@ -166,7 +168,7 @@ class Recorder:
             }
         )
 
-    def _scales(self, records: int) -> None:
+    def _scales(self) -> None:
         plan = self._plan
         scales = {
             "run": np.arange(plan.config.runs),
@@ -175,12 +177,22 @@ class Recorder:
             "feature": np.arange(plan.features),
             "graph/edge": np.arange(len(plan.graph.edges)),
             "graph/end": np.arange(2),
-            "data/record": np.arange(records),
+            "data/record": np.arange(plan.total_records),
         }
         for name, values in scales.items():
             self.file.create_dataset(name, data=values, dtype=np.int64).make_scale(name.split("/")[-1])
 
-    def _known_before(self, node_of_record: NDArray[np.int64], owner: NDArray[np.int64], hosts: list[str]) -> None:
+    def _describe_data(self, dataset: Dataset) -> None:
+        """Where each record went, where the records come from and what was done to them."""
+        text = "node that has the record; -1: test"
+        self._dataset("data/node_of_record", dataset.node_of_record(), ("data/record",), text)
+        self._dataset("data/sizes", self._plan.sizes, ("node",), "training records of each node")
+        self.file["data"].attrs.update(dataset.description())
+        if (names := dataset.feature_names()) is not None:
+            self.file.create_dataset("data/feature_names", data=names, dtype=h5py.string_dtype())
+            self._attach(self.file["data/feature_names"], ("feature",), "names of the features")
+
+    def _known_before(self, owner: NDArray[np.int64], hosts: list[str], mpi: str) -> None:
         plan, ledger, rows = self._plan, self._plan.ledger, self._plan.recorded
         over_nodes = ("iteration", "node")
         self._dataset("privacy/bound", ledger.bound[rows], ("iteration",), "P(t) = max_i P_i(t), the paper's bound")
@@ -201,10 +213,8 @@ class Recorder:
         self._dataset("algorithm/eta", settings.eta[rows], over_nodes, "penalty eta_i(t)")
         self._dataset("algorithm/theta", settings.theta[rows], over_nodes, "dual step theta_i(t); nan if none")
         self._dataset("graph/edges", plan.graph.edges, ("graph/edge", "graph/end"), "each edge once")
-        self._dataset("data/sizes", plan.sizes, ("node",), "training records of each node")
-        self._dataset("data/node_of_record", node_of_record, ("data/record",), "node that has the record; -1: test")
         self._dataset("timing/owner", owner, ("node",), "rank that hosted the node")
-        self.file["timing"].attrs.update({"ranks": len(hosts), "hosts": hosts})
+        self.file["timing"].attrs.update({"ranks": len(hosts), "hosts": hosts, "mpi": mpi})
 
     def _dataset(self, name: str, values: NDArray[Any], dims: tuple[str, ...], text: str) -> None:
         dtype = np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64

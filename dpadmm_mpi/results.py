@@ -1,6 +1,6 @@
 """HDF5 -> arrays, xarray, tables. Needs the file only, not the program state that wrote it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi.errors import InputError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """One configuration's results: arrays by their HDF5 name, attributes by object name.
 
@@ -25,7 +25,13 @@ class Result:
     dims: dict[str, tuple[str, ...]]
     attributes: dict[str, dict[str, Any]]
 
+    def __repr__(self) -> str:
+        names = ", ".join(sorted(self.arrays))
+        return f"Result({self.name!r}, {'complete' if self.complete else 'incomplete'}, from {self.source}: {names})"
+
     def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self:
+            raise KeyError(f"{name}; there are {', '.join(sorted(self.arrays))}")
         return self.arrays[name.strip("/")]
 
     def __contains__(self, name: str) -> bool:
@@ -66,17 +72,36 @@ class Result:
         return self["privacy/tight"]
 
     def to_xarray(self) -> Any:
-        """An xarray.Dataset; names in groups keep their path, as in "privacy/bound"."""
-        import xarray as xr
-
-        coordinates = {name for names in self.dims.values() for name in names}
+        """An xarray.Dataset; names in groups keep their path, as in "privacy/bound", their dimensions do not."""
+        try:
+            import xarray as xr
+        except ImportError:
+            raise InputError("to_xarray needs xarray; install it with: pip install xarray") from None
+        scales = {name for names in self.dims.values() for name in names}
         variables = {
-            name: (tuple(self.dims[name]), values, self.attributes.get(name, {}))
+            name: ([dim.split("/")[-1] for dim in self.dims[name]], values, self.attributes.get(name, {}))
             for name, values in self.arrays.items()
-            if name not in coordinates
+            if name not in scales
         }
-        coords = {name: self.arrays[name] for name in self.arrays if name in coordinates}
+        coords = {name.split("/")[-1]: values for name, values in self.arrays.items() if name in scales}
         return xr.Dataset(variables, coords=coords, attrs=self.attributes["/"])
+
+
+def load_all(paths: Iterable[Path]) -> list[Result]:
+    """The results in files, and in all files of folders."""
+    files: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.h5")) if path.is_dir() else [path]
+        if not inside:
+            raise InputError(f"{path}: a folder without result files")
+        files += inside
+    return [load(path) for path in files]
+
+
+def labels(results: Sequence[Result]) -> list[str]:
+    """The configurations' names, or, where two are the same, the files'."""
+    names = [result.name for result in results]
+    return names if len(set(names)) == len(names) else [Path(result.source).stem for result in results]
 
 
 def load(path: str | Path) -> Result:

@@ -31,6 +31,11 @@ def expand(schedule: Any, steps: int, nodes: int, key: str) -> Array:
     return np.stack([_over_steps(part, steps, f"{key}[{i}]") for i, part in enumerate(schedule)], axis=1)
 
 
+def is_ambiguous(schedule: Any, steps: int, nodes: int) -> bool:
+    """A list of numbers with as many entries as nodes and as data steps."""
+    return isinstance(schedule, list) and len(schedule) == steps == nodes and all(isinstance(v, int | float) for v in schedule)
+
+
 def is_constant(values: Array) -> bool:
     """Whether no node's value changes over the data steps."""
     return bool(np.all(values == values[:1]))

@@ -6,17 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.algorithms.decentralised import METHODS
+from dpadmm_mpi.data.catalogue import Entry
+from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.plan import Plan
-from dpadmm_mpi.results import Result
+from dpadmm_mpi.results import Result, labels
 from dpadmm_mpi.theory import privacy
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table: the first column to the left, numbers to the right."""
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: tuple[int, ...] = (0,)) -> str:
+    """A table: the `left` columns to the left, numbers to the right."""
     widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
-        cells = [cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))]
+        cells = [cell.ljust(w) if k in left else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))]
         return "  ".join(cells).rstrip()
 
     return "\n".join(line(row) for row in [header, *rows])
@@ -29,12 +31,14 @@ def number(value: float) -> str:
 def results_table(results: Sequence[Result]) -> str:
     """Last recorded values, as mean and range over the runs."""
     rows = []
-    for result in results:
+    for result, label in zip(results, labels(results), strict=True):
         last, runs_done = last_row(result)
-        row = [result.name, status(result), str(result.iteration[last]), str(runs_done)]
+        runs = str(runs_done) if runs_done == len(result["run"]) else f"{runs_done} of {len(result['run'])}"
+        row = [label, status(result), str(result.iteration[last]), runs]
         for name in ("loss", "test_error", "consensus_error", "distance_to_optimum"):
             row.append(mean_and_range(result[name][:, last]) if name in result else "-")
-        rows.append([*row, number(result.bound[last]), number(result.tight[last])])
+        proven = "" if result.attributes["privacy/bound"]["proven"] else " not proven"
+        rows.append([*row, number(result.bound[last]) + proven, number(result.tight[last])])
     header = ["name", "status", "t", "runs", "loss", "test error", "consensus", "to optimum", "P(t)", "tight"]
     keep = [k for k in range(len(header)) if k != 7 or any(row[7] != "-" for row in rows)]
     return aligned([header[k] for k in keep], [[row[k] for k in keep] for row in rows])
@@ -76,7 +80,7 @@ def plan_report(plan: Plan, owner: NDArray[np.int64]) -> str:
         f"the largest {plan.sizes.max()}",
         f"method     {config.algorithm.method} ({method.source}), {config.iterations} iterations with "
         f"{len(releases.data_steps)} data steps, {config.runs} runs",
-        f"privacy    {config.privacy.perturbation}: {ledger.theorem}; {privacy.NEIGHBOURS}",
+        f"privacy    {_privacy(plan)}",
         f"layout     {_layout(owner)}",
         "",
         _node_table(plan, owner),
@@ -89,6 +93,31 @@ def plan_report(plan: Plan, owner: NDArray[np.int64]) -> str:
         *(f"note       {note}" for note in plan.notes),
     ]
     return "\n".join(lines)
+
+
+def data_report(entry: Entry, store: Store) -> str:
+    """What `dpadmm data info` says."""
+    meta = store.meta
+    lines = [
+        f"{entry.name}: {entry.title}",
+        f"records    {meta.records:,}" + (f", of which {meta.training:,} for training" if meta.training is not None else ""),
+        f"features   {meta.features}, {'sparse' if meta.sparse else 'dense'}",
+        f"labels     {100 * meta.positive / meta.records:.2f} % positive",
+        f"norms      {meta.smallest_norm:.6g} to {meta.largest_norm:.6g}",
+        *(f"step       {step}" for step in meta.steps),
+        f"licence    {entry.licence}",
+        f"source     {entry.home}",
+        *(f"file       {name}, sha256 {digest}" for name, digest in meta.files.items()),
+        f"prepared   {store.folder}",
+    ]
+    return "\n".join(lines)
+
+
+def _privacy(plan: Plan) -> str:
+    perturbation = plan.config.privacy.perturbation
+    if perturbation == "none":
+        return "none: the exact values are released"
+    return f"{perturbation} perturbation: {plan.ledger.theorem}; neighbours: {privacy.NEIGHBOURS}"
 
 
 def _layout(owner: NDArray[np.int64]) -> str:
@@ -127,11 +156,12 @@ def _conditions(plan: Plan) -> list[str]:
         verdict = "holds" if margin[worst] > 0 else "FAILS"
         step = "eta(1)" if r.perturbation == "objective" else "theta"
         lines.append(f"{verdict}  2 c1 < (B/C)(rho/N + 2 {step} V), margin {margin[worst]:.4g} at node {worst} (privacy)")
-    margin = (r.eta - r.theta).min(axis=0)
-    lines.append(
-        f"holds  eta(t+1) >= eta(t) >= theta > 0, margin {margin.min():.4g} at node {int(margin.argmin())} "
-        "([M] Theorem 3.1 for M-ADMM)"
-    )
+    if plan.config.algorithm.method == "m-admm":
+        margin = (r.eta - r.theta).min(axis=0)
+        lines.append(
+            f"holds  eta(t+1) >= eta(t) >= theta > 0, margin {margin.min():.4g} at node {int(margin.argmin())} "
+            "(convergence, [M] Theorem 3.1)"
+        )
     common = bool(np.all(r.theta == r.theta[:, :1]))
     lines.append(
         f"{'holds' if common else 'FAILS'}  one dual step for all nodes (the duals then add up to zero, and consensus is at "

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import DpadmmError, InputError
 from dpadmm_mpi.graphs import Graph
-from dpadmm_mpi.launch import is_under_launcher, refuse_strangers
+from dpadmm_mpi.launch import is_under_launcher, refuse_lonely_copies, refuse_strangers
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -45,11 +45,12 @@ class Links(Protocol):
 class Transport(Protocol):
     rank: int
     size: int
+    library: str  # MPI's own name for itself
 
     def broadcast(self, value: Any) -> Any: ...
 
     def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
-        """make(node) on rank 0 for every node, delivered to the node's owner, in node order."""
+        """make(node) on rank 0 for every node, delivered to the node's owner, in node order; one message per rank."""
         ...
 
     def gather(self, rows: Array, owner: Ints) -> Array | None:
@@ -79,6 +80,7 @@ class Serial:
 
     rank = 0
     size = 1
+    library = "none"
 
     def broadcast(self, value: Any) -> Any:
         return value
@@ -107,6 +109,7 @@ class Mpi:
         self.service = comm.Dup()
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
+        self.library = _library()
 
     def broadcast(self, value: Any) -> Any:
         content = pickle.dumps(value) if self.rank == 0 else b""
@@ -117,22 +120,17 @@ class Mpi:
         return value if self.rank == 0 else pickle.loads(buffer)
 
     def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
-        mine: list[T] = []
-        for node, rank in enumerate(owner):
-            if self.rank == 0:
-                item = make(node)
-                if rank == 0:
-                    mine.append(item)
-                else:
-                    content = pickle.dumps(item)
-                    _wait([self.service.Isend(np.array([len(content)]), rank), self.service.Isend(content, rank)])
-            elif rank == self.rank:
-                length = np.zeros(1, dtype=np.int64)
-                _wait([self.service.Irecv(length, 0)])
-                buffer = bytearray(int(length[0]))
-                _wait([self.service.Irecv(buffer, 0)])
-                mine.append(pickle.loads(buffer))
-        return mine
+        if self.rank != 0:
+            length = np.zeros(1, dtype=np.int64)
+            _wait([self.service.Irecv(length, 0)])
+            buffer = bytearray(int(length[0]))
+            _wait([self.service.Irecv(buffer, 0)])
+            received: list[T] = pickle.loads(buffer)
+            return received
+        for rank in range(1, self.size):
+            content = pickle.dumps([make(int(node)) for node in np.flatnonzero(owner == rank)])
+            _wait([self.service.Isend(np.array([len(content)]), rank), self.service.Isend(content, rank)])
+        return [make(int(node)) for node in np.flatnonzero(owner == 0)]
 
     def gather(self, rows: Array, owner: Ints) -> Array | None:
         counts = np.bincount(owner, minlength=self.size) * rows.shape[1]
@@ -218,6 +216,12 @@ def _wait(requests: list[Any]) -> None:
             time.sleep(_NAP)
 
 
+def _library() -> str:
+    from mpi4py import MPI
+
+    return MPI.Get_library_version().split(",")[0].strip()
+
+
 def connect(serial: bool = False) -> Transport:
     """The transport of this process as it was launched."""
     if serial or not is_under_launcher():
@@ -227,9 +231,9 @@ def connect(serial: bool = False) -> Transport:
             warnings.simplefilter("ignore")  # of a launcher that mpi4py does not expect: refuse_strangers says it better
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        refuse_strangers(1, f"mpi4py is not usable: {error}")
+        refuse_lonely_copies(str(error))
         return Serial()
-    refuse_strangers(MPI.COMM_WORLD.Get_size(), MPI.Get_library_version().split(",")[0].strip())
+    refuse_strangers(MPI.COMM_WORLD.Get_size(), _library())
     _end_with_the_launcher()
     return Mpi(MPI.COMM_WORLD)
 

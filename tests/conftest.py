@@ -25,6 +25,36 @@ PERTURBATIONS = ("none", "dual", "penalty", "objective", "primal")
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (2, 4), (4, 5)]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory):
+    """A cache of the tests' own, also for the processes that they start."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["DPADMM_DATA"] = str(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder with the papers' data sets, from DPADMM_TEST_DATA."""
+    folder = os.environ.get("DPADMM_TEST_DATA")
+    if not folder:
+        pytest.skip("DPADMM_TEST_DATA does not name a folder with the papers' data sets")
+    assert Path(folder).is_dir()
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def fetched(real_data, cache):
+    """fetched(name): the data set brought into the tests' cache, as `dpadmm data fetch --from` does it."""
+
+    def bring(name):
+        process = command("data", "fetch", name, "--from", real_data)
+        assert process.returncode == 0, process.stderr
+        return name
+
+    return bring
+
+
 @pytest.fixture
 def edge_file(tmp_path):
     path = tmp_path / "edges.txt"
@@ -92,6 +122,11 @@ def command(*arguments, ranks=None, program=None, environment=None, cwd=None, la
         cwd=cwd,
         check=False,
     )
+
+
+def shard_of(dataset, node):
+    """A fresh copy of a node's records."""
+    return dataset.loader.shard(dataset.address(node))
 
 
 def sentences(process):

@@ -1,24 +1,45 @@
-"""A configuration's data: sizes and addresses on rank 0, shards on demand."""
+"""A configuration's data: sizes and addresses on rank 0; shards by address on any rank."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.config import Data
-from dpadmm_mpi.data import files, splits, synthetic
-from dpadmm_mpi.data.shard import Shard, validate
+from dpadmm_mpi.data import splits, synthetic
+from dpadmm_mpi.data.prepare import ensure_store
+from dpadmm_mpi.data.shard import NORM_SLACK, Shard
+from dpadmm_mpi.data.store import Store
+from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.streams import Purpose
 
 Ints = NDArray[np.int64]
 
+TEST_BLOCK = 4096  # test records are looked at in blocks of this many, the same ones on every layout
+TEST_IN_MEMORY = 8 << 20  # bytes of test records that rank 0 keeps; more are read again each time
+
+
+class Loader(Protocol):
+    """Small and picklable: makes a shard of its address on any rank."""
+
+    def shard(self, address: Any) -> Shard: ...
+
+
+class TestSet(Protocol):
+    @property
+    def records(self) -> int: ...
+
+    def blocks(self) -> Iterator[Shard]: ...
+
 
 class Dataset(Protocol):
-    """What the engine asks of data. A portable one is small and makes shards on any rank; the others stay on rank 0."""
+    """What rank 0 knows of the data."""
 
     @property
-    def portable(self) -> bool: ...
+    def loader(self) -> Loader: ...
 
     @property
     def features(self) -> int: ...
@@ -28,46 +49,100 @@ class Dataset(Protocol):
         """Training records of each node."""
         ...
 
-    def shard(self, node: int) -> Shard: ...
+    def address(self, node: int) -> Any:
+        """What a loader needs to make the node's shard; small."""
+        ...
 
-    def test(self) -> Shard | None: ...
+    def test(self) -> TestSet | None: ...
 
     def node_of_record(self) -> Ints: ...
+
+    def description(self) -> dict[str, Any]:
+        """Where the records come from and what was done to them, for the record."""
+        ...
+
+    def feature_names(self) -> list[str] | None: ...
 
 
 def prepare(data: Data, nodes: int, seed: int) -> Dataset:
     if data.source == "synthetic":
         return _synthetic(data, nodes, seed)
-    return _from_files(data, nodes, seed)
+    return _stored(data, nodes, seed)
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Test records that fit."""
+
+    shard: Shard
+
+    @property
+    def records(self) -> int:
+        return self.shard.records
+
+    def blocks(self) -> Iterator[Shard]:
+        for first in range(0, self.records, TEST_BLOCK):
+            yield self.shard.rows(np.arange(first, min(first + TEST_BLOCK, self.records)))
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """Test records that are read block by block, each time."""
+
+    store: Store
+    index: Ints
+
+    @property
+    def records(self) -> int:
+        return len(self.index)
+
+    def blocks(self) -> Iterator[Shard]:
+        for first in range(0, self.records, TEST_BLOCK):
+            yield self.store.read(self.index[first : first + TEST_BLOCK])
+
+
+@dataclass(frozen=True)
+class SyntheticLoader:
+    seed: int
+    features: int
+
+    def shard(self, address: tuple[int, int, int | None]) -> Shard:
+        node, size, positive = address
+        if positive is None:
+            return synthetic.records(self.seed, self.features, size, node)
+        return synthetic.records_by_label(self.seed, self.features, positive, size - positive, node)
 
 
 @dataclass(frozen=True)
 class SyntheticDataset:
     """Records are numbered node after node, the test records last."""
 
-    data: Data
-    seed: int
-    features: int
+    loader: SyntheticLoader
     sizes: Ints
     test_records: int
     positives: Ints | None  # of each node, where the split is by label
-    portable = True
 
-    def shard(self, node: int) -> Shard:
-        size = int(self.sizes[node])
-        if self.positives is None:
-            return synthetic.records(self.seed, self.features, size, node)
-        positive = int(self.positives[node])
-        return synthetic.records_by_label(self.seed, self.features, positive, size - positive, node)
+    @property
+    def features(self) -> int:
+        return self.loader.features
 
-    def test(self) -> Shard | None:
+    def address(self, node: int) -> tuple[int, int, int | None]:
+        return node, int(self.sizes[node]), None if self.positives is None else int(self.positives[node])
+
+    def test(self) -> TestSet | None:
         if not self.test_records:
             return None
-        return synthetic.records(self.seed, self.features, self.test_records, 0, Purpose.TEST_RECORDS)
+        return InMemory(synthetic.records(self.loader.seed, self.features, self.test_records, 0, Purpose.TEST_RECORDS))
 
     def node_of_record(self) -> Ints:
         owners = np.append(np.arange(len(self.sizes)), splits.TEST)
         return np.repeat(owners, np.append(self.sizes, self.test_records))
+
+    def description(self) -> dict[str, Any]:
+        return {"source": "synthetic"}
+
+    def feature_names(self) -> list[str] | None:
+        return None
 
 
 def _synthetic(data: Data, nodes: int, seed: int) -> SyntheticDataset:
@@ -82,39 +157,71 @@ def _synthetic(data: Data, nodes: int, seed: int) -> SyntheticDataset:
         negatives = round((1 - synthetic.POSITIVE) * last[-1])
         in_order = np.clip(last - negatives, 0, ordered)
         positives = in_order + np.rint(synthetic.POSITIVE * (sizes - ordered)).astype(np.int64)
-    return SyntheticDataset(data, seed, features, sizes, records - training, positives)
+    return SyntheticDataset(SyntheticLoader(seed, features), sizes, records - training, positives)
 
 
 @dataclass(frozen=True)
-class FileDataset:
-    """All records of the files, in the memory of rank 0."""
+class StoreLoader:
+    store: Store
 
-    records: Shard
-    owners: Ints  # node of each record in `records`
-    given_test: Shard | None
-    features: int
+    def shard(self, address: Ints) -> Shard:
+        return self.store.read(address)
+
+
+@dataclass(frozen=True)
+class StoredDataset:
+    """Records in a store on disk; an address is a list of their numbers."""
+
+    source: str
+    store: Store
+    owners: Ints  # node of each record
     sizes: Ints
-    portable = False
 
-    def shard(self, node: int) -> Shard:
-        return self.records.rows(np.flatnonzero(self.owners == node))
+    @property
+    def loader(self) -> StoreLoader:
+        return StoreLoader(self.store)
 
-    def test(self) -> Shard | None:
-        if self.given_test is not None:
-            return self.given_test
-        index = np.flatnonzero(self.owners == splits.TEST)
-        return self.records.rows(index) if len(index) else None
+    @property
+    def features(self) -> int:
+        return self.store.meta.features
+
+    @cached_property
+    def _by_node(self) -> list[Ints]:
+        """The records of test, node 0, node 1, ..., each ascending."""
+        order = np.argsort(self.owners, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.owners + 1, minlength=len(self.sizes) + 1))[:-1])
+
+    def address(self, node: int) -> Ints:
+        return self._by_node[node + 1]
+
+    def test(self) -> TestSet | None:
+        index = self._by_node[0]
+        if not len(index):
+            return None
+        if 8 * len(index) * self.features <= TEST_IN_MEMORY:
+            return InMemory(self.store.read(index))
+        return OnDisk(self.store, index)
 
     def node_of_record(self) -> Ints:
-        """Records in the order of the files, a given test file after the training file."""
-        extra = 0 if self.given_test is None else self.given_test.records
-        return np.append(self.owners, np.full(extra, splits.TEST, dtype=np.int64))
+        return self.owners
+
+    def description(self) -> dict[str, Any]:
+        meta = self.store.meta
+        files = [f"{name} sha256 {digest}" for name, digest in meta.files.items()]
+        return {"source": self.source, "files": files, "preprocessing": meta.steps or ["none"]}
+
+    def feature_names(self) -> list[str] | None:
+        return self.store.meta.names
 
 
-def _from_files(data: Data, nodes: int, seed: int) -> FileDataset:
-    records, test = files.read(data)
-    validate(records, f"data.path: {data.path}")
-    if test is not None:
-        validate(test, f"data.test_path: {data.test_path}")
-    owners, sizes = splits.deal(data, records.y, nodes, seed)
-    return FileDataset(records, owners, test, records.features, sizes)
+def _stored(data: Data, nodes: int, seed: int) -> StoredDataset:
+    store = ensure_store(data)
+    meta = store.meta
+    if meta.largest_norm > 1.0 + NORM_SLACK:
+        raise InputError(
+            f"data: record {meta.longest} of {' and '.join(meta.files)} has norm {meta.largest_norm:.6g}, but the privacy "
+            'bounds need norms of at most 1; scale the rows by ending data.preprocess with "scale-rows", as in '
+            'preprocess = ["scale-rows"]'
+        )
+    owners, sizes = splits.deal(data, store.labels(), nodes, seed, meta.training)
+    return StoredDataset(data.source, store, owners, sizes)

@@ -15,9 +15,8 @@ DEFAULT_TRAIN = 0.8
 
 def train_count(data: Data, records: int) -> int:
     """How many of the records are for training."""
-    if data.test_path is not None:
-        wanted: int | float = 1.0
-    elif data.sizes is not None and data.train is None:
+    wanted: int | float
+    if data.sizes is not None and data.train is None:
         wanted = sum(data.sizes)
     else:
         wanted = DEFAULT_TRAIN if data.train is None else data.train
@@ -44,11 +43,16 @@ def shard_sizes(data: Data, records: int, nodes: int, seed: int) -> Ints:
     return _apportion(np.full(nodes, 1.0 / nodes), records)
 
 
-def deal(data: Data, labels: NDArray[np.float64], nodes: int, seed: int) -> tuple[Ints, Ints]:
-    """(node_of_record, sizes) for records with these labels: a random training set, spread over the nodes."""
+def deal(data: Data, labels: NDArray[np.float64], nodes: int, seed: int, given: int | None = None) -> tuple[Ints, Ints]:
+    """(node_of_record, sizes) for records with these labels: a random training set, spread over the nodes.
+
+    With a test file the first `given` records are for training, unless data.train asks for a random split of all of them.
+    """
     rng = generator(seed, Purpose.SPLIT, iteration=1)
-    order = rng.permutation(len(labels))
-    train = order[: train_count(data, len(labels))]
+    if given is not None and data.train is None:
+        train = rng.permutation(given)
+    else:
+        train = rng.permutation(len(labels))[: train_count(data, len(labels))]
     sizes = shard_sizes(data, len(train), nodes, seed)
     node_of_record = np.full(len(labels), TEST, dtype=np.int64)
     in_label_order = label_ordered_counts(data, sizes)

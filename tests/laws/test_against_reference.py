@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import EDGES, METHODS, PERTURBATIONS
+from conftest import EDGES, METHODS, PERTURBATIONS, shard_of
 from reference import Node, centralised_optimum, trajectory
 
 import dpadmm_mpi
@@ -16,7 +16,7 @@ NEIGHBOURS = [sorted({j for edge in EDGES for j in edge if i in edge and j != i}
 def reference_nodes(raw):
     """The records of every node, as the package deals them, in plain arrays."""
     plan, dataset = make_plan(configfile.load(raw).configs[0])
-    shards = [dataset.shard(i) for i in range(6)]
+    shards = [shard_of(dataset, i) for i in range(6)]
     C, rho = raw["problem"]["C"], raw["problem"]["rho"]
     return plan, [Node(shard.X, shard.y, C, rho, 6) for shard in shards]
 
@@ -112,7 +112,7 @@ def test_measurements_are_what_the_spec_says(config):
     result = dpadmm_mpi.run(raw)
     _, nodes = reference_nodes(raw)
     _, dataset = make_plan(configfile.load(raw).configs[0])
-    test = dataset.test()
+    test = dataset.test().shard
     for run in range(2):
         for t in range(7):
             f = result["trajectory"][run, t]
@@ -142,7 +142,7 @@ def test_recycled_step_never_touches_the_records(config):
     from dpadmm_mpi.problem import NodeProblem
 
     plan, dataset = make_plan(configfile.load(config("mr-admm", "objective")).configs[0])
-    problems = [NodeProblem(dataset.shard(i), LOGISTIC, 3.0, plan.ridge) for i in range(6)]
+    problems = [NodeProblem(shard_of(dataset, i).into_signed(), LOGISTIC, 3.0, plan.ridge) for i in range(6)]
     algorithm = Decentralised(plan.settings, np.arange(6), problems)
     state, _ = algorithm.local_step(algorithm.initial(0), 1, 0)
     adjacency = np.zeros((6, 6))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import EDGES, METHODS
+from conftest import EDGES, METHODS, shard_of
 from reference import Node
 from scipy import stats
 from scipy.optimize import root
@@ -19,7 +19,7 @@ def recovered_noise(raw):
     """e_i(t) of all data steps, runs and nodes, as an eavesdropper who knows the records computes them."""
     result = dpadmm_mpi.run(raw)
     _, dataset = make_plan(configfile.load(raw).configs[0])
-    nodes = [Node(s.X, s.y, raw["problem"]["C"], raw["problem"]["rho"], 6) for s in map(dataset.shard, range(6))]
+    nodes = [Node(s.X, s.y, raw["problem"]["C"], raw["problem"]["rho"], 6) for s in (shard_of(dataset, i) for i in range(6))]
     perturbation, recycles = raw["privacy"]["perturbation"], raw["algorithm"]["method"] in ("r-admm", "mr-admm")
     found = []
     for f in result["trajectory"]:

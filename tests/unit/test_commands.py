@@ -64,6 +64,24 @@ def test_variants_write_a_folder(config, write_toml, tmp_path):
     assert (again.returncode, "exists" in again.stderr) == (2, True)
 
 
+def test_one_variant_is_one_file_and_folders_are_read(config, write_toml, tmp_path):
+    raw = config() | {"variant": [{"name": "one"}, {"name": "two", "seed": 4}]}
+    path = write_toml(raw)
+    assert command("run", path, "--only", "two", "-o", tmp_path / "two.h5").returncode == 0
+    assert (tmp_path / "two.h5").is_file()
+    refused = command("run", path, "-o", tmp_path / "both.h5")
+    assert (refused.returncode, "name a folder" in refused.stderr) == (2, True)
+    assert command("run", path, "-o", tmp_path / "folder").returncode == 0
+    shown = command("show", tmp_path / "folder").stdout.splitlines()
+    assert [line.split()[0] for line in shown[1:]] == ["one", "two"]
+    assert command("plot", tmp_path / "folder", "-o", tmp_path / "p.png").returncode == 0
+
+
+def test_only_the_first_process_speaks(two_files):
+    """Under a launcher, commands other than run do their work once."""
+    assert command("show", two_files[0], ranks=2).stdout.count("name ") == 1
+
+
 def test_errors_are_one_sentence_without_a_traceback(tmp_path):
     for arguments in (
         ("run", tmp_path / "no.toml"),

@@ -51,7 +51,6 @@ REFUSED = [
     ({"record": {"trajectory": True, "every": 2}}, "record.every: must be 1 with record.trajectory"),
     ({"data": {"sizes": [10, 10], "train": 30}}, "data.sizes: they add up to 20, but data.train = 30"),
     ({"data": {"sizes": [10, 10], "split": "even"}}, 'data.sizes: has no meaning for data.split = "even"'),
-    ({"data": {"source": "npz", "path": "a", "test_path": "b", "train": 3}}, "data.train: has no meaning beside"),
 ]  # fmt: skip
 
 
@@ -161,8 +160,19 @@ def test_bad_collections_are_refused(raw, overrides, sentence):
 def test_only_picks_a_variant_or_names_them_all():
     raw = {"variant": [{"name": "a"}, {"name": "b"}]}
     assert list(configs(raw, only="b")) == ["b"]
-    with pytest.raises(InputError, match="no such variant; there are: a, b"):
+    with pytest.raises(InputError, match='no such variant; there are "a", "b"'):
         configs(raw, only="c")
+
+
+def test_only_takes_a_variants_name_for_all_its_points():
+    raw = BASE | {"variant": [{"name": "a"}, {"name": "b"}], "sweep": {"seed": [1, 2]}}
+    assert list(configs(raw, only="b")) == ["b, seed=1", "b, seed=2"]
+
+
+def test_a_target_and_the_growth_of_alpha_go_together():
+    for order in (("privacy.target=2", "privacy.alpha={ratio=1.1}"), ("privacy.alpha={ratio=1.1}", "privacy.target=2")):
+        [one] = configs(BASE, *order).values()
+        assert (one.privacy.target, one.privacy.alpha.ratio) == (2.0, 1.1)
 
 
 def test_paths_are_meant_from_the_configuration(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import lzma
 
 import numpy as np
 import pytest
+from conftest import shard_of
 from scipy import sparse
 
 import dpadmm_mpi
@@ -62,7 +63,7 @@ def dense(X):
 @pytest.mark.parametrize("source", ["csv", "libsvm"])
 def test_text_files_plain_and_compressed(tmp_path, records, source, suffix):
     X, y = records
-    found = dataset(source=source, path=str(write(tmp_path, source, X, y, suffix)), train=1.0, nodes=1).shard(0)
+    found = shard_of(dataset(source=source, path=str(write(tmp_path, source, X, y, suffix)), train=1.0, nodes=1), 0)
     assert np.array_equal(dense(found.X), X)
     assert np.array_equal(found.y, y)
 
@@ -74,7 +75,7 @@ def test_npz_dense_and_sparse_parts(tmp_path, records):
     np.savez(tmp_path / "a.npz", X=X, y=y)
     np.savez(tmp_path / "b.npz", y=y, **parts)
     np.savez(tmp_path / "c.npz", y=y, **{f"X_{key}": value for key, value in parts.items()})
-    shards = [dataset(source="npz", path=str(tmp_path / f"{n}.npz"), train=1.0, nodes=1).shard(0) for n in "abc"]
+    shards = [shard_of(dataset(source="npz", path=str(tmp_path / f"{n}.npz"), train=1.0, nodes=1), 0) for n in "abc"]
     for shard in shards:
         assert np.array_equal(dense(shard.X), X)
         assert np.array_equal(shard.y, y)
@@ -84,7 +85,7 @@ def test_npz_dense_and_sparse_parts(tmp_path, records):
 def test_csv_without_a_header_has_its_label_last(tmp_path, records):
     X, y = records
     (tmp_path / "r.csv").write_text(csv_text(X, y, header=False))
-    found = dataset(source="csv", path=str(tmp_path / "r.csv"), train=1.0, nodes=1).shard(0)
+    found = shard_of(dataset(source="csv", path=str(tmp_path / "r.csv"), train=1.0, nodes=1), 0)
     assert np.array_equal(found.X, X)
     assert np.array_equal(found.y, y)
 
@@ -95,7 +96,9 @@ def test_libsvm_stays_sparse_unless_it_is_dense(tmp_path, rng):
         X = 0.1 * (rng.random((20, 8)) < share)
         X[0, 7] = 0.1
         (tmp_path / "r").write_text(libsvm_text(X, y))
-        assert sparse.issparse(dataset(source="libsvm", path=str(tmp_path / "r"), train=1.0, nodes=1).shard(0).X) == expected
+        assert (
+            sparse.issparse(shard_of(dataset(source="libsvm", path=str(tmp_path / "r"), train=1.0, nodes=1), 0).X) == expected
+        )
 
 
 def test_sparse_and_dense_records_give_the_same_run(tmp_path, records):
@@ -118,7 +121,7 @@ def test_given_test_file(tmp_path, records):
     b.write_text(libsvm_text(X[:7, :4], y[:7]))  # never uses the last feature
     found = dataset(source="libsvm", path=str(a), test_path=str(b))
     assert found.sizes.sum() == 40
-    assert found.test().features == 5
+    assert found.test().shard.features == 5
     assert np.array_equal(found.node_of_record()[40:], np.full(7, -1))
 
 
@@ -136,10 +139,10 @@ def test_node_of_record_says_where_each_record_went(tmp_path, records, source, s
         assert found.sizes.tolist() == [3, 20, 9]
     if source == "npz":
         for node in range(3):
-            assert np.array_equal(found.shard(node).X, X[owners == node])
-        assert np.array_equal(found.test().y, y[owners == -1])
+            assert np.array_equal(shard_of(found, node).X, X[owners == node])
+        assert np.array_equal(found.test().shard.y, y[owners == -1])
     else:
-        assert [found.shard(i).records for i in range(3)] == found.sizes.tolist()
+        assert [shard_of(found, i).records for i in range(3)] == found.sizes.tolist()
         assert found.test().records == 8
 
 
@@ -162,7 +165,7 @@ def test_by_label_skews_the_labels(tmp_path, rng, source):
     shares = {}
     for skew in (0.0, 0.5, 1.0):
         found = dataset(nodes=8, source=source, **place, train=1.0, split="by-label", skew=skew)
-        shares[skew] = np.array([np.mean(found.shard(i).y > 0) for i in range(8)])
+        shares[skew] = np.array([np.mean(shard_of(found, i).y > 0) for i in range(8)])
         assert np.ptp(found.sizes) <= 1
     assert np.ptp(shares[0.0]) < 0.15
     assert np.ptp(shares[0.5]) > 0.4
@@ -188,8 +191,8 @@ def test_synthetic_shards_depend_on_their_own_address_only():
     """The same node has the same records whatever the other nodes are; different nodes have different ones."""
     few = dataset(nodes=2, records=100, features=6, train=1.0)
     many = dataset(nodes=4, records=200, features=6, train=1.0)
-    assert np.array_equal(few.shard(1).X, many.shard(1).X)
-    assert not np.array_equal(few.shard(0).X, few.shard(1).X)
+    assert np.array_equal(shard_of(few, 1).X, shard_of(many, 1).X)
+    assert not np.array_equal(shard_of(few, 0).X, shard_of(few, 1).X)
 
 
 def test_preprocessing_steps(tmp_path, rng):
@@ -197,10 +200,10 @@ def test_preprocessing_steps(tmp_path, rng):
     X[:, 2] = 0
     np.savez(tmp_path / "r.npz", X=X, y=np.ones(30))
     place = {"source": "npz", "path": str(tmp_path / "r.npz"), "train": 1.0}
-    both = dataset(nodes=1, **place, preprocess=["scale-columns", "scale-rows"]).shard(0).X
+    both = shard_of(dataset(nodes=1, **place, preprocess=["scale-columns", "scale-rows"]), 0).X
     columns = X / np.where(np.abs(X).max(axis=0) > 0, np.abs(X).max(axis=0), 1)
     assert np.allclose(both, columns / np.maximum(np.linalg.norm(columns, axis=1), 1)[:, None])
-    rows = dataset(nodes=1, **place, preprocess=["scale-rows"]).shard(0).X
+    rows = shard_of(dataset(nodes=1, **place, preprocess=["scale-rows"]), 0).X
     assert np.allclose(np.linalg.norm(rows, axis=1), 1)
 
 
@@ -213,9 +216,12 @@ def change(X, index, value):
 BAD = {
     "norm": (
         lambda X, y: (change(X, 3, [1.0, 1, 0, 0, 0]), y),
-        r"record 3 has norm 1.41421, .*preprocess = \[\"scale-rows\"\]",
+        r"record 3 of .* has norm 1.41421, .*preprocess = \[\"scale-rows\"\]",
     ),
-    "nan": (lambda X, y: (change(X, (5, 1), np.nan), y), "record 5 has a feature that is not a finite number"),
+    "nan": (
+        lambda X, y: (change(X, (5, 1), np.nan), y),
+        "record 5( has a feature that is not a finite number|; add .drop-missing)",
+    ),
     "inf": (lambda X, y: (change(X, (2, 1), np.inf), y), "record 2 has a feature that is not a finite number"),
     "label": (lambda X, y: (X, change(y, 7, 2.0)), "found the label 2; labels must be"),
     "labels 0 and 1": (lambda X, y: (X, (y + 1) / 2), "found the label 0; labels must be"),
@@ -239,16 +245,16 @@ BROKEN = [
     ("libsvm", b"", "is empty"),
     ("libsvm", b"+1 1:0.5\n-1 2:\n", "record 1 is"),
     ("libsvm", b"+1 1:0.5 qid:3\n", "record 0 is"),
-    ("libsvm", b"+1 0:0.5\n", "feature number that is not 1, 2"),
+    ("libsvm", b"+1 0:0.5\n", "has a feature number 0"),
     ("libsvm", b"+1 1:0.5\n-1 1:abc\n", "not in LIBSVM format"),
     ("libsvm", b"+1 1:0.5\n-1 0.3 0.2\n", 'record 1 is "-1 0.3 0.2"'),
     ("libsvm", b"\x93\xff\x00", "is not text"),
     ("csv", b"", "is empty"),
     ("csv", b"label,a\n", "has a header but no records"),
-    ("csv", b"lab,a\n1,2\n", 'needs one column "label"; its columns are lab, a'),
-    ("csv", b"label,label,a\n1,1,2\n", 'needs one column "label"'),
-    ("csv", b"label,a,b\n1,0.1,0.2\n1,0.1\n", "not a table of numbers"),
-    ("csv", b"label,a\n1,red\n", "not a table of numbers"),
+    ("csv", b"lab,a\n1,2\n", 'has no column "label"; its columns are lab, a'),
+    ("csv", b"label,label,a\n1,1,2\n", 'more than one column "label"'),
+    ("csv", b"label,a,b\n1,0.1,0.2\n1,0.1\n", "line 3 has 2 columns, but 3 are expected"),
+    ("csv", b"label,a\n1,red\n", 'column "a" holds text, for example "red"; add "one-hot"'),
     ("csv", broken_gzip("label,a\n" + "1,0.5\n" * 500), "damaged or cut short"),
     ("npz", b"PK\x03\x04 cut", "not a readable npz"),
     ("npz", b"", "not a readable npz"),
@@ -274,7 +280,7 @@ def test_other_refusals(tmp_path, records):
     (tmp_path / "w").write_text(libsvm_text(X, y))
     a = str(tmp_path / "a.npz")
     refused = [
-        ({"source": "npz", "path": str(tmp_path / "missing.npz")}, "cannot be read: No such file"),
+        ({"source": "npz", "path": str(tmp_path / "missing.npz")}, "cannot be read: no such file"),
         ({"source": "npz", "path": a, "test_path": str(tmp_path / "narrow.npz")}, "has 3 features, but .* has 5"),
         ({"source": "npz", "path": str(tmp_path / "short.npz")}, "X needs a row per label"),
         ({"source": "npz", "path": str(tmp_path / "noy.npz")}, "has no array y; found X"),

@@ -32,6 +32,10 @@ def test_logistic_does_not_overflow():
         assert (LOGISTIC.second(z) >= 0).all()
 
 
+def signed(X, y):
+    return Shard(X.copy(), y).into_signed()
+
+
 def records(rng, B, d, density=1.0):
     X = rng.standard_normal((B, d)) * (rng.random((B, d)) < density)
     X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
@@ -43,7 +47,7 @@ def records(rng, B, d, density=1.0):
 def test_argmin_agrees_with_a_quasi_newton_solver(rng, loss, storage):
     for C, quadratic in ((1.0, 0.0), (40.0, 3.0), (60.0, 0.01)):
         X, y = records(rng, 60, 6, 0.5)
-        problem = NodeProblem(Shard(X if storage == "dense" else sparse.csr_matrix(X), y), loss, C, 0.1)
+        problem = NodeProblem(signed(X if storage == "dense" else sparse.csr_matrix(X), y), loss, C, 0.1)
         linear = rng.standard_normal(6)
         point = problem.argmin(linear, quadratic, start=10 * rng.standard_normal(6))
         assert point.residual <= TOLERANCE
@@ -61,7 +65,7 @@ def test_argmin_agrees_with_a_quasi_newton_solver(rng, loss, storage):
 
 def test_conjugate_gradients_and_factorisation_find_the_same_argmin(rng, monkeypatch):
     X, y = records(rng, 80, 12)
-    problem = NodeProblem(Shard(X, y), LOGISTIC, 30.0, 0.05)
+    problem = NodeProblem(signed(X, y), LOGISTIC, 30.0, 0.05)
     linear = rng.standard_normal(12)
     by_factorisation = problem.argmin(linear, 0.3, np.zeros(12))
     monkeypatch.setattr(problem_module, "DENSE_HESSIAN", 0)
@@ -78,7 +82,7 @@ def test_large_sparse_problem_without_a_hessian(rng):
     X.sum_duplicates()
     X = X.multiply(1 / np.maximum(np.sqrt(np.asarray(X.multiply(X).sum(axis=1))), 1.0)).tocsr()
     y = np.where(rng.random(B) < 0.5, 1.0, -1.0)
-    problem = NodeProblem(Shard(X, y), LOGISTIC, 200.0, 0.1)
+    problem = NodeProblem(signed(X, y), LOGISTIC, 200.0, 0.1)
     point = problem.argmin(0.01 * rng.standard_normal(d), 1.0, np.zeros(d))
     assert point.residual <= TOLERANCE
 
@@ -86,7 +90,7 @@ def test_large_sparse_problem_without_a_hessian(rng):
 def test_gradient_and_hessian_belong_to_the_value(rng):
     X, y = records(rng, 30, 4)
     for storage in (X, sparse.csr_matrix(X)):
-        problem = NodeProblem(Shard(storage, y), LOGISTIC, 7.0, 0.2)
+        problem = NodeProblem(signed(storage, y), LOGISTIC, 7.0, 0.2)
         f, v = rng.standard_normal(4), rng.standard_normal(4)
         margins = problem.signed @ f
         gradient = problem.data_gradient(margins) + 0.2 * f
@@ -102,7 +106,7 @@ def test_gradient_and_hessian_belong_to_the_value(rng):
 def test_balanced_records_with_nothing_to_pull(rng):
     """The gradient's terms all vanish at the solution: round-off must not count as a residual."""
     X, _ = records(rng, 25, 3)
-    problem = NodeProblem(Shard(np.vstack([X, X]), np.repeat([1.0, -1.0], 25)), LOGISTIC, 10.0, 0.1)
+    problem = NodeProblem(signed(np.vstack([X, X]), np.repeat([1.0, -1.0], 25)), LOGISTIC, 10.0, 0.1)
     point = problem.argmin(np.zeros(3), 0.5, start=np.ones(3))
     assert point.residual <= TOLERANCE
     assert np.linalg.norm(point.f) < 1e-9

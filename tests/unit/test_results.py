@@ -106,6 +106,14 @@ def test_files_that_are_none(tmp_path, file):
             dpadmm_mpi.load(tmp_path / f"{name}.h5")
 
 
+def test_a_result_introduces_itself(file):
+    result = dpadmm_mpi.load(file)
+    assert len(repr(result)) < 1000
+    assert "privacy/bound" in repr(result)
+    with pytest.raises(KeyError, match=r"losss; there are .*loss"):
+        result["losss"]
+
+
 def test_run_wants_one_configuration():
     raw = {"variant": [{"name": "a"}, {"name": "b"}], "iterations": 1, "data": {"records": 50, "features": 3}}
     with pytest.raises(InputError, match='choose one of "a", "b"'):

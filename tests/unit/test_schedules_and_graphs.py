@@ -24,6 +24,16 @@ def test_schedules_by_hand():
     assert expand([Geometric(first=1.0, ratio=3.0), [4.0, 5.0, 6.0]]) == [[1, 4], [3, 5], [9, 6]]
 
 
+def test_an_ambiguous_list_is_said():
+    """As many numbers as nodes and as data steps: one per node, and a note that it is so."""
+    common = {"data": {"records": 60, "features": 3}, "network": {"nodes": 3}}
+    for iterations, expected in ((3, True), (4, False)):
+        raw = {**common, "iterations": iterations, "algorithm": {"method": "m-admm", "eta": [1.0, 1.1, 1.2]}}
+        result = dpadmm_mpi.run(raw)
+        assert result["algorithm/eta"][1].tolist() == [1.0, 1.1, 1.2]
+        assert ("read as one per node" in result.attributes["/"]["notes"]) == expected
+
+
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
