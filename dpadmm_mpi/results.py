@@ -185,17 +185,21 @@ def _comparable(file: h5py.File) -> dict[str, Any]:
 
 def _differences(name: str, a: Any, b: Any) -> Iterator[str]:
     a, b = np.asarray(a), np.asarray(b)
-    if a.dtype.kind != b.dtype.kind or a.shape != b.shape:
+    if a.dtype.kind in "OUS" or b.dtype.kind in "OUS":  # text: line by line
+        lines = [str(value).split("\n") for value in (a.ravel().tolist(), b.ravel().tolist())]
+        if a.ndim == b.ndim == 0:
+            lines = [str(value).split("\n") for value in (a, b)]
+        for x, y in zip_longest(*lines, fillvalue="(nothing)"):
+            if x != y:
+                yield f"{name}: {x} and {y}"
+                return
+    elif a.dtype != b.dtype or a.shape != b.shape:
         yield f"{name}: {a.dtype} {a.shape} and {b.dtype} {b.shape}"
-    elif a.dtype != b.dtype or a.tobytes() != b.tobytes():
-        if a.ndim == 0 or a.dtype.kind not in "fiu":
-            yield f"{name}: {' and '.join(_first_different_line(str(a), str(b)))}"
-        else:
-            bits = a.view(np.uint64) != b.view(np.uint64)
-            index = tuple(int(k) for k in np.argwhere(bits)[0])
-            yield f"{name}{list(index)}: {a[index].item()} and {b[index].item()} ({int(bits.sum())} of {a.size} differ)"
-
-
-def _first_different_line(a: str, b: str) -> tuple[str, str]:
-    pairs = zip_longest(a.split("\n"), b.split("\n"), fillvalue="(nothing)")
-    return next((x, y) for x, y in pairs if x != y)
+    elif a.tobytes() != b.tobytes():
+        if a.dtype.itemsize != 8:  # a truth value
+            yield f"{name}: {a} and {b}"
+            return
+        bits = np.atleast_1d(a).view(np.uint64) != np.atleast_1d(b).view(np.uint64)
+        index = tuple(int(k) for k in np.argwhere(bits)[0])
+        values = np.atleast_1d(a)[index].item(), np.atleast_1d(b)[index].item()
+        yield f"{name}{list(index)}: {values[0]} and {values[1]} ({int(bits.sum())} of {a.size} differ)"
