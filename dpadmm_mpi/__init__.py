@@ -32,17 +32,23 @@ def run(
     `only` picks one variant. With an mpi4py communicator as `comm` all its ranks must call; rank 0 gets the result,
     the others None.
     """
+    import traceback
+
     from dpadmm_mpi.configfile import load as load_configuration
     from dpadmm_mpi.engine import Silent, execute
-    from dpadmm_mpi.transport import Mpi, Serial, Transport
+    from dpadmm_mpi.launch import refuse_copies
+    from dpadmm_mpi.transport import Mpi, Serial, Transport, guard
 
+    if comm is None and output is not None:
+        refuse_copies()
     experiment = load_configuration(config, [overrides] if isinstance(overrides, str) else overrides, only)
     if len(experiment.configs) > 1:
         names = ", ".join(f'"{c.name}"' for c in experiment.configs)
         raise InputError(f"only: the file holds several configurations; choose one of {names}")
     transport: Transport = Serial() if comm is None else Mpi(comm)
     path = None if output is None else Path(output)
-    return execute(experiment.configs[0], transport, path, Silent(), force)
+    with guard(transport, traceback.print_exception):
+        return execute(experiment.configs[0], transport, path, Silent(), force)
 
 
 def load(path: str | Path) -> "Result":

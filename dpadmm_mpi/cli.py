@@ -1,7 +1,6 @@
 """The commands. Thin: each imports what it needs when it runs."""
 
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -10,7 +9,7 @@ import click
 from dpadmm_mpi.datacommands import data
 from dpadmm_mpi.errors import DpadmmError, InputError
 from dpadmm_mpi.launch import announced_rank
-from dpadmm_mpi.options import config_argument, debug_option, is_debugging, only_option, result_files, set_option
+from dpadmm_mpi.options import config_argument, debug_option, only_option, result_files, set_option, speak
 
 if TYPE_CHECKING:
     from dpadmm_mpi.config import Config
@@ -26,7 +25,8 @@ def entry() -> NoReturn:
         sys.exit(0)  # only `run` is for several processes; one of them does everything else
     try:
         code = cli.main(prog_name="dpadmm", standalone_mode=False) or 0
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        speak(KeyboardInterrupt())
         code = INTERRUPTED
     except click.ClickException as error:
         if announced_rank() == 0:
@@ -34,29 +34,15 @@ def entry() -> NoReturn:
         code = 2
     except DpadmmError as error:
         if announced_rank() == 0:
-            _speak(error)
+            speak(error)
         code = error.exit_code
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has left; nothing to say
         code = 1
     except Exception as error:
-        _speak(error)
+        speak(error)
         code = 1
     sys.exit(code)
-
-
-def _speak(error: BaseException, who: str = "dpadmm") -> None:
-    if is_debugging():
-        traceback.print_exception(error)
-    if isinstance(error, DpadmmError):
-        text = str(error)
-    elif isinstance(error, KeyboardInterrupt):
-        text = "interrupted; what was recorded so far is in the file"
-    elif isinstance(error, MemoryError):
-        text = "out of memory; use fewer ranks on this machine, or fewer records"
-    else:
-        text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
-    print(f"{who}: {text}", file=sys.stderr, flush=True)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -97,27 +83,18 @@ def run(
     mpiexec -n 5 dpadmm run configs/quickstart.toml --set privacy.alpha=2
     """
     from dpadmm_mpi.engine import execute
-    from dpadmm_mpi.transport import connect, on_root
+    from dpadmm_mpi.transport import connect, guard, on_root
 
     transport = connect(serial)
-    try:
+    with guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")):
         jobs = on_root(transport, lambda: _jobs(config or _quickstart(), output, overrides, only, force))
         results: list[Result] = []
         for job, path in jobs:
-            result = execute(job, transport, path, _observer(transport.rank), force, threads)
+            result = execute(job, transport, path, _observer(transport.rank), force, threads, brief=True)
             if result is not None:
                 results.append(result)
         if results:
             _conclude(results)
-    except BaseException as error:
-        # Whatever stops this rank alone must stop the others, who would wait for it forever.
-        if transport.size > 1 and not (isinstance(error, DpadmmError) and error.everywhere):
-            _speak(error, f"dpadmm: rank {transport.rank}")
-            transport.abort(error.exit_code if isinstance(error, DpadmmError) else 1)
-        if isinstance(error, KeyboardInterrupt):
-            _speak(error)
-            return INTERRUPTED
-        raise
     return 0
 
 
@@ -142,11 +119,21 @@ def _jobs(
 ) -> list[tuple["Config", Path]]:
     """Each configuration with the file that it is going to write; an existing one is found before any work is done."""
     from dpadmm_mpi.configfile import load
+    from dpadmm_mpi.plan import make_plan
     from dpadmm_mpi.recorder import refuse_existing
 
-    jobs = _targets(load(source, overrides, only), output)
+    experiment = load(source, overrides, only)
+    jobs = _targets(experiment, output)
     for _, path in jobs:
         refuse_existing(path, force)
+        if path.exists() and path.samefile(source):
+            raise InputError(f"-o {path}: this is the configuration itself; choose another place")
+    if len(jobs) > 1:  # a variant that cannot work is found before the first one runs
+        for config, _ in jobs:
+            try:
+                make_plan(config)
+            except InputError as error:
+                raise InputError(f'variant "{config.name}": {error}') from None
     return jobs
 
 

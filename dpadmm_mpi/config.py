@@ -1,4 +1,4 @@
-"""The configuration: typed, frozen, strict. Defaults live here and nowhere else.
+"""The configuration: typed, frozen, strict. Defaults live here (but for m-admm's theta, which depends on eta: plan.py).
 
 `Config` is one experiment. Reading TOML files, variants, sweeps and `--set` is configfile.py's business.
 """
@@ -41,6 +41,8 @@ Step = Literal["drop-missing", "one-hot", "scale-columns", "scale-rows"]
 
 FILE_SOURCES = get_args(FileSource)
 NAMED_SOURCES = get_args(NamedSource)
+SCHEDULES = ("algorithm.eta", "algorithm.theta", "privacy.alpha")
+DEFAULT_TRAIN = 0.8  # of the records, where no test file is given
 PRIVATE = ("dual", "penalty", "objective", "primal")
 
 
@@ -195,9 +197,19 @@ def _refuse_unknown_keys(raw: dict[str, Any], kind: type[Struct], prefix: str) -
     for key, value in raw.items():
         if key not in known:
             raise InputError(f"{prefix}{key}: unknown key; {_nearest_key(key, known, prefix)}")
-        section = _section_types().get(key) if kind is Config else None
-        if section is not None and isinstance(value, dict):
-            _refuse_unknown_keys(value, section, f"{key}.")
+        inner = _section_types().get(key) if kind is Config else None
+        if f"{prefix}{key}" in SCHEDULES:
+            inner = Geometric
+        if inner is not None:
+            for index, part in _tables(value):
+                _refuse_unknown_keys(part, inner, f"{prefix}{key}{index}.")
+
+
+def _tables(value: Any, index: str = "") -> list[tuple[str, dict[str, Any]]]:
+    """The tables in a value and its lists, with their places."""
+    if isinstance(value, list):
+        return [found for k, part in enumerate(value) for found in _tables(part, f"{index}[{k}]")]
+    return [(index, value)] if isinstance(value, dict) else []
 
 
 def _nearest_key(key: str, known: list[str], prefix: str) -> str:
@@ -290,13 +302,12 @@ def _one_of(names: list[str]) -> str:
 def _check_combinations(config: Config) -> None:
     privacy, data = config.privacy, config.data
     if privacy.perturbation != "none":
-        fixed = privacy.alpha is not None and not _lacks_first(privacy.alpha)
-        if privacy.target is None and not fixed:
+        if privacy.target is None and (privacy.alpha is None or _lacks_first(privacy.alpha)):
             raise InputError(
                 f'privacy.alpha: missing; perturbation = "{privacy.perturbation}" needs alpha with its first value, '
                 "or privacy.target"
             )
-        if privacy.target is not None and fixed:
+        if privacy.target is not None and _has_size(privacy.alpha):
             raise InputError(
                 "privacy.alpha and privacy.target: give one of them; with a target, alpha may only say how it grows, "
                 "as { ratio = 1.01 }"
@@ -308,6 +319,13 @@ def _check_combinations(config: Config) -> None:
         raise InputError(f"data.sizes: they add up to {sum(data.sizes)}, but data.train = {data.train}; make them agree")
     if config.record.trajectory and config.record.every != 1:
         raise InputError("record.every: must be 1 with record.trajectory = true, which keeps every released vector")
+
+
+def _has_size(schedule: Any) -> bool:
+    """Whether some part says how large it is, and not only how it grows."""
+    if isinstance(schedule, list):
+        return any(_has_size(part) for part in schedule)
+    return schedule.first is not None if isinstance(schedule, Geometric) else schedule is not None
 
 
 def _lacks_first(schedule: Any) -> bool:

@@ -30,7 +30,7 @@ class Experiment(NamedTuple):
 def load(source: str | Path | dict[str, Any], overrides: Iterable[str] = (), only: str | None = None) -> Experiment:
     """One configuration, or one per variant and point of the sweep."""
     if isinstance(source, dict):
-        raw, folder, stem = source, Path.cwd(), "run"
+        raw, folder, stem = _plain(source), Path.cwd(), "run"
     else:
         raw, folder, stem = _read(Path(source))
     raw = {"name": stem} | raw
@@ -50,9 +50,10 @@ def load(source: str | Path | dict[str, Any], overrides: Iterable[str] = (), onl
             raise InputError(f"variant[{index}].name: missing; every [[variant]] needs a name of its own")
         for point in itertools.product(*axes.values()):
             settings = list(zip(axes, point, strict=True))
-            merged = _overlay(raw, variant)
-            for key, value in [*settings, *changes]:
-                merged = _overlay(merged, _nested(key, value))
+            # What one place says must agree with itself; only what it inherits is left behind.
+            merged = raw
+            for table in (variant, _nested(settings), _nested(changes)):
+                merged = _overlay(merged, table)
             if settings and not any(key == "name" for key, _ in changes):
                 merged["name"] = f"{merged['name']}, " + ", ".join(f"{k.split('.')[-1]}={_brief(v)}" for k, v in settings)
             label = f'variant "{merged["name"]}": ' if variants or axes else ""
@@ -86,7 +87,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Path, str]:
         text, where = load_result(path).config_text, f"the configuration in {path}"
     else:
         try:
-            text, where = path.read_text(encoding="utf-8"), str(path)
+            text, where = path.read_text(encoding="utf-8-sig"), str(path)
         except FileNotFoundError:
             raise InputError(f"{path}: no such configuration file") from None
         except (OSError, UnicodeDecodeError) as error:
@@ -95,6 +96,17 @@ def _read(path: Path) -> tuple[dict[str, Any], Path, str]:
         return tomllib.loads(text), path.resolve().parent, path.stem
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where}: not valid TOML: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A dictionary from Python as TOML would have it: numpy's numbers, paths and tuples are welcome."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _parse_override(text: str) -> tuple[str, Any]:
@@ -121,9 +133,19 @@ def _sweep_axes(sweep: dict[str, Any], prefix: str = "") -> dict[str, list[Any]]
     return axes
 
 
-def _nested(key: str, value: Any) -> dict[str, Any]:
-    section, _, name = key.partition(".")
-    return {section: {name: value}} if name else {section: value}
+def _nested(settings: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Dotted keys as tables; of two settings of one key the later one counts."""
+    tables: dict[str, Any] = {}
+    for key, value in settings:
+        section, _, name = key.partition(".")
+        if name:
+            inner = tables.setdefault(section, {})
+            if not isinstance(inner, dict):
+                raise InputError(f"{key}: {section} is set as a whole already; set one or the other")
+            inner[name] = value
+        else:
+            tables[section] = value
+    return tables
 
 
 def _overlay(base: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +169,7 @@ def _left_behind(section: str, key: str, inherited: Any, table: dict[str, Any]) 
         if ALTERNATIVES.get((section, new)) == key and not _is_shape_only(value) and not _is_shape_only(inherited):
             return True
     selector, takers = CHOICES.get(f"{section}.{key}", ("", {}))
-    return selector in table and table[selector] not in takers
+    return isinstance(table.get(selector), str) and table[selector] not in takers
 
 
 def _with_absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -69,8 +69,9 @@ def execute(
     observer: Observer,
     force: bool = False,
     threads: int = 1,
+    brief: bool = False,
 ) -> "Result | None":
-    """Run one configuration on all ranks; rank 0 returns the result, the others None."""
+    """Run one configuration on all ranks; rank 0 returns the result (if `brief`, what a table needs), the others None."""
     from threadpoolctl import threadpool_limits
 
     begin = time.perf_counter()
@@ -94,6 +95,7 @@ def execute(
         simulation = Simulation(transport, plan, owner, problems)
         if recorder is None or dataset is None:
             simulation.simulate(None, None, Silent())
+            simulation.links.close()
             return None
         try:
             observer.begin(plan)
@@ -101,7 +103,8 @@ def execute(
             seconds = time.perf_counter() - begin
             recorder.finish(seconds)
             observer.end(seconds)
-            return recorder.result()
+            simulation.links.close()
+            return recorder.result(brief)
         finally:
             recorder.close()
 
@@ -148,10 +151,11 @@ class Simulation:
     def simulate(self, recorder: "Recorder | None", test: TestSet | None, observer: Observer) -> None:
         """All runs; `recorder`, `test` and `observer` matter on rank 0 only."""
         if self.plan.seeks_optimum:
-            found = centralised_optimum(self.transport, self.problems, self.owner, self.plan.features)
+            required = self.plan.config.record.optimum
+            found = centralised_optimum(self.transport, self.problems, self.owner, self.plan.features, required)
             if found is not None and recorder is not None:
-                self.optimum = found[0]
-                recorder.optimum(*found)
+                self.optimum = found.f
+                recorder.optimum(found.f, found.value)
         for run in range(self.plan.config.runs):
             state = self._one_run(run, recorder, test, observer)
             primal = self.transport.gather(state.primal, self.owner)
@@ -216,6 +220,6 @@ class Simulation:
             "timing/bytes_sent": sent,
             "trajectory": primals,
         }
-        if self.optimum is not None:
+        if self.plan.seeks_optimum:
             values["distance_to_optimum"] = metrics.distance(primals, self.optimum)
         return values

@@ -89,7 +89,7 @@ def _draw_connected(network: Network, seed: int) -> Graph:
         drawn = makers[network.graph](draw)
         if nx.is_connected(drawn):
             return _freeze(drawn)
-    knob = {"random": "probability", "regular": "degree"}.get(network.graph, "degree")
+    knob = "probability" if network.graph == "random" else "degree"
     raise InputError(f"network.{knob}: none of {DRAWS} drawn graphs on {n} nodes was connected; increase it")
 
 

@@ -36,6 +36,15 @@ def _announced_several(environment: Mapping[str, str]) -> tuple[str, int] | None
     return None
 
 
+def refuse_copies(environment: Mapping[str, str] = os.environ) -> None:
+    """Stop where each of several processes would run the same thing into the same file."""
+    if announced := _announced_several(environment):
+        raise InputError(
+            f"the launcher started {announced[1]} processes ({announced[0]}), and each of them would run the whole "
+            "configuration; call run(..., comm=MPI.COMM_WORLD)"
+        )
+
+
 def refuse_lonely_copies(reason: str, environment: Mapping[str, str] = os.environ) -> None:
     """Stop where a launcher started several processes, but there is no MPI for them to find each other with."""
     if announced := _announced_several(environment):

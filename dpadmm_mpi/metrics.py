@@ -25,8 +25,10 @@ def test_error(primals: Array, test: TestSet | None) -> float:
     return wrong / test.records
 
 
-def distance(primals: Array, optimum: Array) -> float:
-    """(1/N) sum_i ||f_i - f*|| / ||f*||"""
+def distance(primals: Array, optimum: Array | None) -> float:
+    """(1/N) sum_i ||f_i - f*|| / ||f*||; nan where f* was not found"""
+    if optimum is None:
+        return float("nan")
     norm = float(np.linalg.norm(optimum))
     mean_distance = float(np.mean(np.linalg.norm(primals - optimum, axis=1)))
     return mean_distance / norm if norm > 0.0 else mean_distance

@@ -30,7 +30,10 @@ class Point(NamedTuple):
 
     @property
     def residual(self) -> float:
-        return float(np.linalg.norm(self.gradient)) / self.scale
+        """Relative to the terms; inf where numbers have overflowed, which is no solution."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            residual = float(np.linalg.norm(self.gradient)) / self.scale
+        return residual if np.isfinite(residual) and np.isfinite(self.scale) and np.isfinite(self.value) else np.inf
 
 
 class Objective(Protocol):
@@ -43,14 +46,15 @@ class Objective(Protocol):
 
 def minimise(objective: Objective, start: Array) -> Point:
     """The argmin, or the best point reached: the caller compares its residual with TOLERANCE."""
-    point = objective.evaluate(start)
-    for _ in range(ITERATIONS):
-        if point.residual <= TOLERANCE:
-            break
-        step = _line_search(objective, point, objective.direction(point))
-        if step is None:
-            break
-        point = step
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in an infinite residual
+        point = objective.evaluate(start)
+        for _ in range(ITERATIONS):
+            if point.residual <= TOLERANCE or point.residual == np.inf:
+                break
+            step = _line_search(objective, point, objective.direction(point))
+            if step is None:
+                break
+            point = step
     return point
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.newton import TOLERANCE, Point, conjugate_gradients, minimise
-from dpadmm_mpi.problem import NodeProblem
+from dpadmm_mpi.problem import SCALE_FLOOR, NodeProblem
 from dpadmm_mpi.transport import Transport
 
 Array = NDArray[np.float64]
@@ -27,9 +27,9 @@ class _Ask(IntEnum):
 
 
 def centralised_optimum(
-    transport: Transport, problems: Sequence[NodeProblem], owner: Ints, features: int
-) -> tuple[Array, float] | None:
-    """(f*, sum_i O_i(f*)) on rank 0, None elsewhere."""
+    transport: Transport, problems: Sequence[NodeProblem], owner: Ints, features: int, required: bool
+) -> Point | None:
+    """f* on rank 0; None elsewhere, and where it cannot be found and is not required."""
     network = _Network(transport, problems, owner)
     if transport.rank != 0:
         network.serve()
@@ -37,11 +37,13 @@ def centralised_optimum(
     point = minimise(network, np.zeros(features))
     network.ask(_Ask.STOP, point.f)
     if point.residual > TOLERANCE:
+        if not required:
+            return None
         raise RunError(
             f"the centralised optimum was found to a relative residual of {point.residual:.1e} only, above {TOLERANCE:.0e}; "
             "scale the features or raise problem.rho"
         )
-    return point.f, point.value
+    return point
 
 
 @dataclass
@@ -61,7 +63,8 @@ class _Network:
         data_gradient, self._diagonal = rows[:, 2 : 2 + d].sum(axis=0), rows[:, 2 + d :].sum(axis=0)
         parts = (data_gradient, ridge * f)
         scale = sum(float(np.linalg.norm(part)) for part in parts)
-        return Point(f, value, parts[0] + parts[1], max(scale, 1e-300), abs(value), margins=np.zeros(0))
+        floor = SCALE_FLOOR * self.problems[0].C * len(rows)
+        return Point(f, value, parts[0] + parts[1], max(scale, floor), abs(value), margins=np.zeros(0))
 
     def direction(self, point: Point) -> Array:
         return conjugate_gradients(lambda v: self.ask(_Ask.PRODUCT, v).sum(axis=0), self._diagonal, point)

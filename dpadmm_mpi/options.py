@@ -1,14 +1,14 @@
-"""Options and arguments that several commands share."""
+"""What several commands share: options, arguments, and how an error is said."""
 
+import sys
+import traceback
 from pathlib import Path
 
 import click
 
+from dpadmm_mpi.errors import DpadmmError
+
 _debug = False
-
-
-def is_debugging() -> bool:
-    return _debug
 
 
 def _set_debug(_context: click.Context, _option: click.Parameter, value: bool) -> None:
@@ -25,3 +25,17 @@ set_option = click.option(
 only_option = click.option("--only", metavar="NAME", help="One variant of the file, by its name.")
 config_argument = click.argument("config", required=False, type=click.Path(path_type=Path))
 result_files = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+
+
+def speak(error: BaseException, who: str = "dpadmm") -> None:
+    if _debug:
+        traceback.print_exception(error)
+    if isinstance(error, DpadmmError):
+        text = str(error)
+    elif isinstance(error, KeyboardInterrupt):
+        text = "interrupted; what was recorded so far is in the file"
+    elif isinstance(error, MemoryError):
+        text = "out of memory; use fewer ranks on this machine, or fewer records"
+    else:
+        text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
+    print(f"{who}: {text}", file=sys.stderr, flush=True)

@@ -187,11 +187,10 @@ def _settings(config: Config, graph: Graph, dataset: Dataset, releases: Releases
     gamma = config.algorithm.gamma or 0.0
     if METHODS[config.algorithm.method].recycles and graph.nodes == 1 and gamma == 0.0:
         raise InputError("algorithm.gamma: must be above 0 on a single node, where the recycled step divides by it")
-    recycled_too = _every_iteration(releases.eta, releases)
     return Settings(
         method=config.algorithm.method,
         perturbation=config.privacy.perturbation,
-        eta=recycled_too,
+        eta=_every_iteration(releases.eta, releases),
         theta=_data_iterations(releases.theta, releases),
         alpha=_data_iterations(releases.alpha, releases),
         gamma=gamma,

@@ -15,7 +15,7 @@ DENSE_HESSIAN = 2000  # features up to which a d x d Hessian is formed and facto
 HESSIAN_ROWS = 1024  # weighted at a time: the copy stays in the processor's cache, and a shard is in memory once
 
 # Round-off in a mean over records weighted with C: a gradient whose terms are all below this share of C is noise.
-_SCALE_FLOOR = 1e-5
+SCALE_FLOOR = 1e-5
 
 
 class NodeProblem:
@@ -94,7 +94,7 @@ class _Tilted:
             f=f,
             value=sum(terms),
             gradient=parts[0] + parts[1] + parts[2],
-            scale=max(sum(float(np.linalg.norm(part)) for part in parts), _SCALE_FLOOR * problem.C),
+            scale=max(sum(float(np.linalg.norm(part)) for part in parts), SCALE_FLOOR * problem.C),
             magnitude=sum(map(abs, terms)),
             margins=margins,
         )

@@ -7,6 +7,7 @@ and a kill leaves a readable file in which the rows not reached are nan and `com
 import errno
 import os
 import platform
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -40,20 +41,22 @@ PER_RUN = {  # name -> (what follows (run, iteration), description)
     "consensus_error": ((), "(1/N) sum_i ||f_i(t) - fbar(t)||"),
     "test_error": ((), "share of test records that the mean classifier gets wrong; nan without test records"),
     "kkt_residual": (("node",), "relative residual of (KKT) in the data step, the largest since the row before; nan if none"),
-    "timing/compute_seconds": (("node",), "local step of the node, since the row before"),
+    "timing/compute_seconds": (("node",), "solving the node's data steps, since the row before"),
     "timing/wait_seconds": (("node",), "waiting for neighbours of the node's rank, since the row before"),
     "timing/bytes_sent": (("node",), "bytes of the node's vectors to other ranks, since the row before"),
 }
 OPTIMUM = {"distance_to_optimum": ((), "(1/N) sum_i ||f_i(t) - f*|| / ||f*||, f* the centralised optimum")}
+LARGE = ("trajectory", "final/primal", "final/dual", "data/node_of_record", "data/record")
 TRAJECTORY = {"trajectory": (("node", "feature"), "f_i(t) as released: what an eavesdropper sees")}
 
 
 class Recorder:
     """Buffers rows and writes them; one for each file."""
 
-    def __init__(self, file: h5py.File, plan: Plan, name: str) -> None:
+    def __init__(self, file: h5py.File, plan: Plan, path: Path | None) -> None:
         self.file = file
-        self.name = name
+        self.path = path
+        self.name = "the result" if path is None else str(path)
         self._plan = plan
         self._layout = PER_RUN | (OPTIMUM if plan.seeks_optimum else {})
         if plan.config.record.trajectory:
@@ -61,6 +64,7 @@ class Recorder:
         self._pending: list[dict[str, Any]] = []
         self._next = (0, 0)  # run and row of the first pending entry
         self._flushed = time.monotonic()
+        self._flushed_iteration = 0
 
     def describe(self, dataset: Dataset, owner: NDArray[np.int64], hosts: list[str], mpi: str) -> None:
         """Everything that is known before the first iteration, and room for the rest."""
@@ -86,11 +90,12 @@ class Recorder:
         if not self._pending:
             self._next = (run, row)
         self._pending.append(values)
-        due = iteration % self._plan.config.record.checkpoint == 0
+        due = iteration - self._flushed_iteration >= self._plan.config.record.checkpoint
         if due or time.monotonic() - self._flushed > FLUSH_SECONDS:
             with self._writing():
                 self._write_pending()
                 self.file.flush()
+            self._flushed_iteration = iteration
 
     def end_of_run(self, run: int, primal: Array, dual: Array) -> None:
         with self._writing():
@@ -98,6 +103,7 @@ class Recorder:
             self.file["final/primal"][run] = primal
             self.file["final/dual"][run] = dual
             self.file.flush()
+        self._flushed_iteration = 0
 
     def finish(self, seconds: float) -> None:
         """The data first, safely; only then the mark that the file is complete."""
@@ -107,8 +113,8 @@ class Recorder:
             self.file.attrs["complete"] = True
             self._to_disk()
 
-    def result(self) -> Result:
-        return read(self.file, self.name)
+    def result(self, brief: bool = False) -> Result:
+        return read(self.file, self.name, skip=LARGE if brief else ())
 
     def close(self) -> None:
         with self._writing():
@@ -118,7 +124,8 @@ class Recorder:
         """Remove a file that holds nothing yet."""
         with suppress(OSError, RuntimeError):  # h5py cannot close what it could not write
             self.file.close()
-        Path(self.name).unlink(missing_ok=True)
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
 
     def _write_pending(self) -> None:
         if self._pending:
@@ -140,7 +147,7 @@ class Recorder:
             yield
         except (OSError, RuntimeError) as error:  # what h5py raises when the disk does not take the bytes
             raise RunError(
-                f"{self.name} cannot be written ({_reason(error)}); make room or choose another place with -o; what was "
+                f"{self.name} cannot be written ({error}); make room or choose another place with -o; what was "
                 "written before is still there"
             ) from error
 
@@ -237,48 +244,58 @@ class Recorder:
 def create(path: Path | None, plan: Plan, force: bool = False) -> Recorder:
     """A recorder for a new file, or, without a path, for one in memory. An existing file is only replaced by force."""
     if path is None:
-        return Recorder(h5py.File("result", "x", driver="core", backing_store=False), plan, "the result")
+        return Recorder(h5py.File("result", "x", driver="core", backing_store=False), plan, None)
     refuse_existing(path, force)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if force:
-            path.unlink(missing_ok=True)
-        _claim_space(path, plan)
-        # No lock: readers may look at a running job. The file is ours: _claim_space created it.
-        return Recorder(h5py.File(path, "w", locking=False), plan, str(path))
+        _claim(path, _bytes_needed(plan), force)
+        # No lock: readers may look at a running job. The file is ours, whatever else is going on.
+        return Recorder(h5py.File(path, "w", locking=False), plan, path)
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise RunError(
-                f"{path} does not fit on the disk ({_reason(error)}); make room or choose another place with -o"
-            ) from None
-        raise InputError(f"{path} cannot be created ({_reason(error)}); choose another place with -o") from None
+            raise RunError(f"{path} does not fit on the disk ({reason}); make room or choose another place with -o") from None
+        raise InputError(f"{path} cannot be created ({reason}); choose another place with -o") from None
 
 
-def _claim_space(path: Path, plan: Plan) -> None:
-    """Create the file, or fail if another process just has; see that the disk has room for all of it.
+def _bytes_needed(plan: Plan) -> int:
+    runs, rows, nodes, features = plan.config.runs, len(plan.recorded), plan.graph.nodes, plan.features
+    numbers = runs * rows * (5 * nodes + 8) + 2 * runs * nodes * features + rows * (7 * nodes + 2)
+    numbers += 2 * len(plan.graph.edges) + 2 * plan.total_records + features
+    if plan.config.record.trajectory:
+        numbers += runs * rows * nodes * features
+    return 8 * numbers + _OVERHEAD
+
+
+def _claim(path: Path, size: int, force: bool) -> None:
+    """Make `path` an empty file of ours, if the disk has room for all of it; an old one is kept until that is known.
 
     HDF5 does not survive a full disk well, so it never meets one: its file takes all its space at the beginning.
     """
-    runs, rows, nodes, features = plan.config.runs, len(plan.recorded), plan.graph.nodes, plan.features
-    numbers = runs * rows * (5 * nodes + 8) + 2 * runs * nodes * features + rows * (7 * nodes + 2) + 2 * len(plan.graph.edges)
-    if plan.config.record.trajectory:
-        numbers += runs * rows * nodes * features
-    records = 2 * plan.total_records
-    with path.open("xb") as file:
-        try:
-            os.posix_fallocate(file.fileno(), 0, 8 * (numbers + records) + _OVERHEAD)
-        except OSError:
-            path.unlink()
+    claim = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with claim.open("xb") as file:
+            _allocate(file.fileno(), size, path.parent)
+        if force:
+            claim.replace(path)
+        else:
+            os.link(claim, path)  # of two writers, the second one fails
+    finally:
+        claim.unlink(missing_ok=True)
+
+
+def _allocate(file: int, size: int, folder: Path) -> None:
+    try:
+        os.posix_fallocate(file, 0, size)
+    except (AttributeError, OSError) as error:  # not every system and file system can; then ask how much is free
+        if getattr(error, "errno", errno.EINVAL) not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
+        if shutil.disk_usage(folder).free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
 
 
 def refuse_existing(path: Path, force: bool) -> None:
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not an ordinary file; choose another place with -o")
     if path.exists() and not force:
         raise InputError(f"{path} exists; choose another place with -o, or replace it with --force")
-
-
-def _reason(error: Exception) -> str:
-    number = getattr(error, "errno", None)
-    if number:
-        return os.strerror(number)
-    return str(error).split("(")[-1].rstrip(")") if "(" in str(error) else str(error)

@@ -126,13 +126,13 @@ def open_file(path: Path) -> h5py.File:
     return file
 
 
-def read(file: h5py.File, source: str) -> Result:
+def read(file: h5py.File, source: str, skip: Sequence[str] = ()) -> Result:
     arrays, dims = {}, {}
     try:
         attributes = {"/": _attributes(file)}
         for name, item in objects(file):
             attributes[name] = _attributes(item)
-            if isinstance(item, h5py.Dataset):
+            if isinstance(item, h5py.Dataset) and name not in skip:
                 arrays[name] = item[...]
                 dims[name] = tuple(_dimension(item, axis) for axis in range(item.ndim))
     except (OSError, RuntimeError, KeyError) as error:

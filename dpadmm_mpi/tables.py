@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm_mpi import schedules
 from dpadmm_mpi.algorithms.decentralised import METHODS
 from dpadmm_mpi.data.catalogue import Entry
 from dpadmm_mpi.data.store import Store
+from dpadmm_mpi.mechanisms import PERTURBATIONS
 from dpadmm_mpi.plan import Plan
 from dpadmm_mpi.results import Result, labels
 from dpadmm_mpi.theory import privacy
@@ -117,7 +119,8 @@ def _privacy(plan: Plan) -> str:
     perturbation = plan.config.privacy.perturbation
     if perturbation == "none":
         return "none: the exact values are released"
-    return f"{perturbation} perturbation: {plan.ledger.theorem}; neighbours: {privacy.NEIGHBOURS}"
+    source = PERTURBATIONS[perturbation].source
+    return f"{perturbation} perturbation ({source}): {plan.ledger.theorem}; neighbours: {privacy.NEIGHBOURS}"
 
 
 def _layout(owner: NDArray[np.int64]) -> str:
@@ -154,15 +157,15 @@ def _conditions(plan: Plan) -> list[str]:
         margin = privacy.condition_margin(r)
         worst = int(np.argmin(margin))
         verdict = "holds" if margin[worst] > 0 else "FAILS"
-        step = "eta(1)" if r.perturbation == "objective" else "theta"
-        lines.append(f"{verdict}  2 c1 < (B/C)(rho/N + 2 {step} V), margin {margin[worst]:.4g} at node {worst} (privacy)")
+        words = privacy.condition_in_words(r)
+        lines.append(f"{verdict}  2 c1 < {words}, margin {margin[worst]:.4g} at node {worst} (privacy)")
     if plan.config.algorithm.method == "m-admm":
         margin = (r.eta - r.theta).min(axis=0)
         lines.append(
             f"holds  eta(t+1) >= eta(t) >= theta > 0, margin {margin.min():.4g} at node {int(margin.argmin())} "
             "(convergence, [M] Theorem 3.1)"
         )
-    common = bool(np.all(r.theta == r.theta[:, :1]))
+    common = schedules.is_common(r.theta)
     lines.append(
         f"{'holds' if common else 'FAILS'}  one dual step for all nodes (the duals then add up to zero, and consensus is at "
         "the optimum)"

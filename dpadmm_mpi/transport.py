@@ -11,7 +11,8 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -40,6 +41,8 @@ class Links(Protocol):
     def exchange(self, values: Array) -> Array:
         """Send one row per own node to its neighbours; return the rows of `known`."""
         ...
+
+    def close(self) -> None: ...
 
 
 class Transport(Protocol):
@@ -73,6 +76,9 @@ class SerialLinks:
 
     def exchange(self, values: Array) -> Array:
         return values
+
+    def close(self) -> None:
+        pass
 
 
 class Serial:
@@ -144,8 +150,12 @@ class Mpi:
         return in_node_order
 
     def gather_objects(self, value: T) -> list[T]:
-        gathered: list[T] = self.service.allgather(value)
-        return gathered
+        content = np.frombuffer(pickle.dumps(value), dtype=np.uint8)
+        lengths = np.empty(self.size, dtype=np.int64)
+        _wait([self.service.Iallgather(np.array([len(content)]), lengths)])
+        gathered = np.empty(lengths.sum(), dtype=np.uint8)
+        _wait([self.service.Iallgatherv(content, (gathered, lengths))])
+        return [pickle.loads(part.tobytes()) for part in np.split(gathered, np.cumsum(lengths)[:-1])]
 
     def links(self, graph: Graph, owner: Ints, width: int) -> Links:
         return MpiLinks(self.edges, graph, owner, width)
@@ -201,6 +211,10 @@ class MpiLinks:
             self._start_all(self._requests)
             _wait(self._requests)
         return self._values
+
+    def close(self) -> None:
+        for request in self._requests:
+            request.Free()
 
 
 def _wait(requests: list[Any]) -> None:
@@ -265,6 +279,19 @@ def agree(transport: Transport, make: Callable[[], T]) -> T:
         if failure is not None:
             raise _everywhere(failure)
     return value  # type: ignore[return-value]
+
+
+@contextmanager
+def guard(transport: Transport, speak: Callable[[BaseException], None]) -> Iterator[None]:
+    """Whatever stops this rank alone must stop the others too, who would wait for it forever."""
+    try:
+        yield
+    except BaseException as error:
+        alone = not (isinstance(error, DpadmmError) and error.everywhere)
+        if transport.size > 1 and alone:
+            speak(error)
+            transport.abort(error.exit_code if isinstance(error, DpadmmError) else 1)
+        raise
 
 
 def _everywhere(error: DpadmmError) -> DpadmmError:

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import tomli_w
 
+from dpadmm_mpi import mechanisms
+from dpadmm_mpi.algorithms import decentralised
+
 # Mathematics and launchers alike: one BLAS thread, root and more ranks than cores allowed.
 MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -18,8 +21,8 @@ MPI_ENVIRONMENT = {
 }
 TIMEOUT = 60  # seconds within which every job must have ended: nobody hangs
 
-METHODS = ("admm", "m-admm", "r-admm", "mr-admm")
-PERTURBATIONS = ("none", "dual", "penalty", "objective", "primal")
+METHODS = tuple(decentralised.METHODS)
+PERTURBATIONS = tuple(mechanisms.PERTURBATIONS)
 
 # Six nodes with degrees 1 to 4.
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (2, 4), (4, 5)]

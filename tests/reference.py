@@ -20,19 +20,36 @@ def logistic_curvature(z):
     return p * (1.0 - p)
 
 
+LOGISTIC = (logistic, logistic_slope, logistic_curvature)
+
+
+def huber(h):
+    """The smoothed hinge piece by piece: 0, then (1 + h - z)^2 / 4h, then 1 - z."""
+
+    def pieces(z, above, between, below):
+        return np.where(z > 1 + h, above, np.where(z < 1 - h, below, between))
+
+    return (
+        lambda z: pieces(z, 0.0, (1 + h - z) ** 2 / (4 * h), 1 - z),
+        lambda z: pieces(z, 0.0, -(1 + h - z) / (2 * h), -1.0),
+        lambda z: pieces(z, 0.0, 1 / (2 * h), 0.0),
+    )
+
+
 class Node:
-    def __init__(self, X, y, C, rho, N):
+    def __init__(self, X, y, C, rho, N, loss=LOGISTIC):
         self.X, self.y, self.C, self.rho, self.N = X, y, C, rho, N
+        self.loss, self.slope, self.curvature = loss
 
     def objective(self, f):
-        return self.C * np.mean(logistic(self.y * (self.X @ f))) + self.rho / self.N * (f @ f) / 2
+        return self.C * np.mean(self.loss(self.y * (self.X @ f))) + self.rho / self.N * (f @ f) / 2
 
     def gradient(self, f):
-        slopes = logistic_slope(self.y * (self.X @ f))
+        slopes = self.slope(self.y * (self.X @ f))
         return self.C * np.mean(slopes[:, None] * self.y[:, None] * self.X, axis=0) + self.rho / self.N * f
 
     def hessian(self, f):
-        w = logistic_curvature(self.y * (self.X @ f))
+        w = self.curvature(self.y * (self.X @ f))
         return self.C * (self.X.T * w) @ self.X / len(self.y) + self.rho / self.N * np.eye(len(f))
 
 

@@ -219,7 +219,7 @@ def _stored(data: Data, nodes: int, seed: int) -> StoredDataset:
     meta = store.meta
     if meta.largest_norm > 1.0 + NORM_SLACK:
         raise InputError(
-            f"data: record {meta.longest} of {' and '.join(meta.files)} has norm {meta.largest_norm:.6g}, but the privacy "
+            f"data: record {meta.longest} of {' and '.join(meta.files)} has norm {meta.largest_norm:.8g}, but the privacy "
             'bounds need norms of at most 1; scale the rows by ending data.preprocess with "scale-rows", as in '
             'preprocess = ["scale-rows"]'
         )

@@ -44,7 +44,7 @@ def content(path: Path) -> bytes:
 
 def text(path: Path) -> str:
     try:
-        return content(path).decode("utf-8")
+        return content(path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text; is data.source right?") from None
 
@@ -52,8 +52,10 @@ def text(path: Path) -> str:
 def with_signs(records: Records, positive: str | int | float | None, where: str) -> Records:
     """Labels -1 and +1. Other pairs of values need `positive`, which says which one is +1."""
     values = records.y
+    distinct = np.unique(values)
+    if len(distinct) == 1:
+        raise InputError(f"{where}: all labels are {_sample(distinct)}; two different ones are needed")
     if positive is not None:
-        distinct = np.unique(values)
         if len(distinct) > 2:
             raise InputError(f"{where}: found {len(distinct)} different labels ({_sample(distinct)}); two are needed")
         is_positive = values == (str(positive) if values.dtype.kind == "U" else positive)
@@ -167,6 +169,8 @@ def read_hdf5(path: Path) -> Records:
 def _from_arrays(arrays: dict[str, Any], path: Path) -> Records:
     if "y" not in arrays:
         raise InputError(f"{path} has no array y; found {', '.join(arrays) or 'nothing'}")
+    if any(np.iscomplexobj(values) for values in arrays.values()):
+        raise InputError(f"{path} holds complex numbers; real ones are needed")
     X: Any
     try:
         X = np.ascontiguousarray(arrays["X"], dtype=np.float64) if "X" in arrays else _csr_of_parts(arrays, path)
@@ -214,6 +218,8 @@ def read_libsvm(path: Path, features: int | None) -> Records:
     if np.any(indices < 0):
         raise InputError(f"{path} has a feature number 0; they are counted from 1")
     highest = int(indices.max(initial=-1)) + 1
+    if highest > np.iinfo(np.int32).max:
+        raise InputError(f"{path} has the feature number {highest}, which is too large; is it a LIBSVM file?")
     width = features or highest
     if highest > width:
         raise InputError(f"data.features: {path} has feature {highest}, but only {width} are expected; set data.features")

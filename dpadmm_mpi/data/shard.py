@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-NORM_SLACK = 1e-9  # for round-off in rows that were scaled to norm 1
+NORM_SLACK = 1e-6  # for round-off in rows that were scaled to norm 1, also in single precision
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.config import Data
+from dpadmm_mpi.config import DEFAULT_TRAIN, Data
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.streams import Purpose, generator
 
 Ints = NDArray[np.int64]
 
 TEST = -1  # in node_of_record
-DEFAULT_TRAIN = 0.8
 
 
 def train_count(data: Data, records: int) -> int:

@@ -21,7 +21,7 @@ NEIGHBOURS = "replace one record of one node"
 
 THEOREMS = {
     "none": "none: the exact values are released",
-    "dual": "[M] Theorem 4.1, (26), with eta = theta",
+    "dual": "[M] Theorem 4.1, (26)",
     "penalty": "[M] Theorem 4.1, (26)",
     "objective": "[R] Theorem V.1, (32), summed over the data steps",
     "primal": "noise on the argmin: its sensitivity is that of the gradient over the strong convexity",
@@ -38,6 +38,11 @@ class StepCost(NamedTuple):
     def total(self, alpha: Array) -> Array:
         """Without noise alpha is nan and has no part in the cost."""
         return np.where(self.slope > 0.0, self.fixed + self.slope * alpha, self.fixed)
+
+
+def needs_condition(r: Releases) -> bool:
+    """Noise in the objective: the density of the released argmin has a determinant, which the theorems bound."""
+    return r.perturbation in ("dual", "penalty", "objective")
 
 
 def paper_cost(r: Releases) -> StepCost:
@@ -59,7 +64,7 @@ def paper_cost(r: Releases) -> StepCost:
 def tight_cost(r: Releases) -> StepCost:
     """Our tighter cost: two neighbouring Hessians differ by a uu' - b vv', which has at most one negative eigenvalue."""
     paper = paper_cost(r)
-    if r.perturbation not in ("dual", "penalty", "objective"):
+    if not needs_condition(r):
         return paper
     x = r.c1 * r.C / (r.B * r.curvature)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -82,8 +87,9 @@ def condition_margin(r: Releases) -> Array:
     return r.B / r.C * (r.rho / r.nodes + 2.0 * reference * r.V) - 2.0 * r.c1
 
 
-def needs_condition(r: Releases) -> bool:
-    return r.perturbation in ("dual", "penalty", "objective")
+def condition_in_words(r: Releases) -> str:
+    step = "eta(1)" if r.perturbation == "objective" else "theta"
+    return f"(B/C)(rho/N + 2 {step} V)"
 
 
 def condition_failure(r: Releases) -> str | None:
@@ -94,8 +100,8 @@ def condition_failure(r: Releases) -> str | None:
     worst = int(np.argmin(margin))
     if margin[worst] > 0:
         return None
-    step = "eta(1)" if r.perturbation == "objective" else "theta"
-    return f"at node {worst} 2 c1 = {2 * r.c1:.6g} is not below (B/C)(rho/N + 2 {step} V) = {margin[worst] + 2 * r.c1:.6g}"
+    right = margin[worst] + 2 * r.c1
+    return f"at node {worst} 2 c1 = {2 * r.c1:.6g} is not below {condition_in_words(r)} = {right:.6g}"
 
 
 def calibrate(r: Releases, target: float) -> Releases:

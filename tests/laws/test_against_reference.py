@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from conftest import EDGES, METHODS, PERTURBATIONS, shard_of
-from reference import Node, centralised_optimum, trajectory
+from reference import LOGISTIC, Node, centralised_optimum, huber, trajectory
 
 import dpadmm_mpi
 from dpadmm_mpi import configfile
@@ -18,7 +18,8 @@ def reference_nodes(raw):
     plan, dataset = make_plan(configfile.load(raw).configs[0])
     shards = [shard_of(dataset, i) for i in range(6)]
     C, rho = raw["problem"]["C"], raw["problem"]["rho"]
-    return plan, [Node(shard.X, shard.y, C, rho, 6) for shard in shards]
+    loss = huber(raw["problem"]["width"]) if raw["problem"].get("loss") == "huber" else LOGISTIC
+    return plan, [Node(shard.X, shard.y, C, rho, 6, loss) for shard in shards]
 
 
 def schedule(raw, key):
@@ -33,17 +34,23 @@ def schedule(raw, key):
     return at
 
 
+@pytest.mark.parametrize("problem", [{}, {"loss": "huber", "width": 0.3}], ids=["logistic", "huber"])
 @pytest.mark.parametrize("perturbation", PERTURBATIONS)
 @pytest.mark.parametrize("method", METHODS)
-def test_trajectory_equals_the_plain_implementation(config, method, perturbation):
-    """Noise included: 1e-8 over 7 iterations, an odd number, so that both kinds of last step occur."""
-    raw = config(method, perturbation, iterations=7, runs=2)
+def test_trajectory_equals_the_plain_implementation(config, method, perturbation, problem):
+    """Noise included, another alpha at every node: 1e-8 over 7 iterations, so that both kinds of last step occur."""
+    alphas = [4.0, 5.0, 6.0, 4.5, 5.5, 6.5]
+    sections = {"problem": problem}
+    if perturbation != "none":
+        sections["privacy"] = {"alpha": [{"first": alpha, "ratio": 1.0} for alpha in alphas]}
+    if method in ("r-admm", "mr-admm"):
+        sections["algorithm"] = {"gamma": 0.8}
+    raw = config(method, perturbation, iterations=7, runs=2, **sections)
     result = dpadmm_mpi.run(raw)
     plan, nodes = reference_nodes(raw)
     eta = schedule(raw, "eta")
     smallest_first = min(eta(1, i) for i in range(6))
     theta = (lambda t, i: smallest_first) if method == "m-admm" else eta
-    alpha = raw["privacy"].get("alpha", 1.0)
     for run in range(2):
         expected = trajectory(
             nodes,
@@ -53,9 +60,9 @@ def test_trajectory_equals_the_plain_implementation(config, method, perturbation
             recycles=method in ("r-admm", "mr-admm"),
             eta=eta,
             theta=theta,
-            gamma=0.5,
+            gamma=0.8,
             perturbation=perturbation,
-            noise=lambda t, i, run=run: noise(11, run, np.array([i]), t, np.array([alpha]), plan.features)[0],
+            noise=lambda t, i, run=run: noise(11, run, np.array([i]), t, np.array([alphas[i]]), plan.features)[0],
         )
         assert np.max(np.abs(result["trajectory"][run] - expected)) < 1e-8
     assert np.array_equal(result["final/primal"], result["trajectory"][:, -1])
@@ -126,6 +133,43 @@ def test_measurements_are_what_the_spec_says(config):
             assert result["test_error"][run, t] == wrong
 
 
+def test_starting_points(config):
+    """Random: another one for every node and run, standard normal whatever the records; zero: zero."""
+    start = dpadmm_mpi.run(config(runs=3, features=40))["trajectory"][:, 0].reshape(18, 40)
+    assert len(np.unique(start[:, 0])) == 18
+    assert abs(start.mean()) < 4 / np.sqrt(start.size)
+    assert abs(start.std() - 1) < 4 / np.sqrt(2 * start.size)
+    zero = dpadmm_mpi.run(config(algorithm={"init": "zero"}, data={"train": 100}))
+    assert not zero["trajectory"][0, 0].any()
+    assert zero["loss"][0, 0] == pytest.approx(np.log(2))
+
+
+def test_a_prediction_of_zero_counts_as_plus_one(config):
+    """At the starting point zero everybody is predicted +1: the test error is the share of negative labels."""
+    raw = config(algorithm={"init": "zero"})
+    test = make_plan(configfile.load(raw).configs[0])[1].test().shard
+    assert dpadmm_mpi.run(raw)["test_error"][0, 0] == np.mean(test.y < 0) > 0
+
+
+def test_overflow_is_no_solution(config):
+    from dpadmm_mpi.errors import RunError
+
+    with pytest.raises(RunError, match="relative KKT residual of inf"):
+        dpadmm_mpi.run(config(algorithm={"eta": 1e160}))
+
+
+def test_an_optimum_that_nobody_asked_for_does_not_stop_the_run(config, monkeypatch):
+    """Unequal dual steps ask for the distance to the optimum; if it cannot be found, it is nan."""
+    from dpadmm_mpi import optimum
+    from dpadmm_mpi.errors import RunError
+
+    monkeypatch.setattr(optimum, "TOLERANCE", -1.0)
+    result = dpadmm_mpi.run(config("mr-admm"))
+    assert np.isnan(result["distance_to_optimum"]).all()
+    with pytest.raises(RunError, match="centralised optimum was found to a relative residual"):
+        dpadmm_mpi.run(config("mr-admm", record={"optimum": True}))
+
+
 def test_one_node_is_the_centralised_baseline(config):
     """No edges: the first data step is the optimum itself, and recycled steps leave it there."""
     for method, eta in COMMON.items():
@@ -160,8 +204,20 @@ def test_an_inexact_solve_stops_the_run_with_node_iteration_and_residual(config,
     from dpadmm_mpi import newton
     from dpadmm_mpi.errors import RunError
 
-    monkeypatch.setattr(newton, "ITERATIONS", 1)
-    with pytest.raises(RunError, match=r"node 0, iteration 1: .* relative KKT residual of \d\.\de-\d+, above 1e-10"):
+    original = newton.minimise
+    calls = []
+
+    def one_step_for_the_ninth(objective, start):
+        calls.append(1)
+        if len(calls) != 9:
+            return original(objective, start)
+        monkeypatch.setattr(newton, "ITERATIONS", 1)
+        point = original(objective, start)
+        monkeypatch.undo()
+        return point
+
+    monkeypatch.setattr("dpadmm_mpi.problem.minimise", one_step_for_the_ninth)
+    with pytest.raises(RunError, match=r"node 2, iteration 2: .* relative KKT residual of \d\.\de-\d+, above 1e-10"):
         dpadmm_mpi.run(config())
 
 

@@ -106,6 +106,31 @@ def test_a_serial_run_inside_an_allocation_can_be_asked_for(job):
     assert command(*job, "--serial", environment={"SLURM_NTASKS": "4"}).returncode == 0
 
 
+def test_python_interface_under_mpi(config, tmp_path):
+    """run(comm=...): a failing rank ends the job; copies without a communicator are refused."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\n"
+        "from mpi4py import MPI\n"
+        "import dpadmm_mpi\n"
+        "from dpadmm_mpi.algorithms import decentralised\n"
+        "raw, fault = eval(sys.argv[1]), sys.argv[2]\n"
+        "if fault == 'raise' and MPI.COMM_WORLD.Get_rank() == 1:\n"
+        "    decentralised.Decentralised.receive = None\n"
+        "comm = None if fault == 'copies' else MPI.COMM_WORLD\n"
+        "result = dpadmm_mpi.run(raw, sys.argv[3], comm=comm)\n"
+        "print('result' if result is not None else 'nothing')\n"
+    )
+    raw = repr(config("r-admm", "objective"))
+    fine = command(raw, "none", tmp_path / "a.h5", ranks=RANKS, program=program)
+    assert sorted(fine.stdout.split()) == ["nothing", "nothing", "result"]
+    assert command(raw, "raise", tmp_path / "b.h5", ranks=RANKS, program=program).returncode == 1
+    copies = command(raw, "copies", tmp_path / "c.h5", ranks=RANKS, program=program)
+    assert copies.returncode != 0
+    assert "call run(..., comm=MPI.COMM_WORLD)" in copies.stderr
+    assert not (tmp_path / "c.h5").exists()
+
+
 def long_job(config, write_toml, tmp_path, runs=50):
     path = write_toml(config("r-admm", "objective", iterations=500, runs=runs))
     return ["run", str(path), "-o", str(tmp_path / "out.h5")]
@@ -184,4 +209,4 @@ def test_interrupt_ends_the_job(config, write_toml, tmp_path, ranks):
     assert process.returncode != 0
     assert not load(tmp_path / "out.h5").complete
     if ranks is None:
-        assert errors.decode().splitlines() == ["dpadmm: interrupted; what was recorded so far is in the file"]
+        assert errors.decode().split("\n")[-2:] == ["dpadmm: interrupted; what was recorded so far is in the file", ""]

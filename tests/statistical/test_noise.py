@@ -47,9 +47,12 @@ def recovered_noise(raw):
 @pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
 @pytest.mark.parametrize("method", METHODS)
 def test_recovered_noise_has_gamma_norm_and_uniform_direction(config, method, perturbation):
+    """The noise times the recorded alpha, which differs between nodes and steps, or was found by calibration."""
     d = 3
-    alpha = 4.0 if perturbation == "dual" else {"first": 4.0, "ratio": 0.95}
-    e = recovered_noise(config(method, perturbation, iterations=12, runs=8, features=d, privacy={"alpha": alpha}))
+    privacy = {"alpha": [{"first": 4.0 + i, "ratio": 0.95} for i in range(6)]}
+    if method == "r-admm":
+        privacy = {"alpha": {"ratio": 0.9}, "target": 30.0}
+    e = recovered_noise(config(method, perturbation, iterations=12, runs=8, features=d, privacy=privacy))
     assert len(e) == 8 * 6 * (6 if method in ("r-admm", "mr-admm") else 12)
     norm = np.linalg.norm(e, axis=1)
     assert stats.kstest(norm, stats.gamma(d).cdf).pvalue > LEVEL

@@ -154,13 +154,42 @@ def test_determinant_ratio_of_neighbouring_hessians(rng):
     assert worst > 0.5  # and it is not vacuous
 
 
-def test_an_unproven_bound_is_refused_with_the_node_and_both_numbers(config):
-    weak = config("r-admm", "objective", problem={"C": 8.0, "rho": 1e-3}, algorithm={"eta": 0.001})
+@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
+def test_an_unproven_bound_is_refused_with_the_node_and_both_numbers(config, perturbation):
+    """Noise in the objective needs the condition; noise on the release does not. The tighter bound stays proven."""
+    weak = config("r-admm", perturbation, problem={"C": 4.0, "rho": 1e-3}, algorithm={"eta": 0.001})
+    if perturbation == "primal":
+        assert dpadmm_mpi.run(weak).attributes["privacy/bound"]["proven"]
+        return
     with pytest.raises(InputError, match=r"not proven .* at node \d 2 c1 = 0.5 is not below .* = 0\.\d+.*allow_unproven"):
         dpadmm_mpi.run(weak)
-    result = dpadmm_mpi.run(weak, overrides=("privacy.allow_unproven=true", "problem.C=4"))
+    result = dpadmm_mpi.run(weak, overrides="privacy.allow_unproven=true")
     assert not result.attributes["privacy/bound"]["proven"]
+    assert result.attributes["privacy/tight"]["proven"]
     assert "not proven" in result.attributes["/"]["notes"]
+
+
+def test_condition_with_growing_schedules_and_at_its_boundary():
+    """[R] looks at eta(1), [M] at the smallest theta; equality is not enough."""
+    eta = np.array([[0.3, 0.3], [0.9, 0.9]])
+    theta = np.array([[0.25, 0.25], [0.2, 0.2]])
+    two = {"iterations": 2, "data_steps": np.array([1, 2]), "eta": eta, "theta": theta, "alpha": np.ones((2, 2)),
+           "V": np.ones(2), "B": np.full(2, 10.0), "C": 2.0, "rho": 1.0, "c1": 0.25, "features": 3}  # fmt: skip
+    assert np.allclose(privacy.condition_margin(Releases("objective", **two)), 5 * (0.5 + 0.6) - 0.5)
+    assert np.allclose(privacy.condition_margin(Releases("penalty", **two)), 5 * (0.5 + 0.4) - 0.5)
+    boundary = two | {"B": np.full(2, 2.0), "rho": 0.5, "eta": np.full((2, 2), 0.125)}  # 1 (0.25 + 0.25) = 2 c1
+    assert privacy.condition_failure(Releases("objective", **boundary)) is not None
+
+
+def test_another_loss_has_its_own_c1(config):
+    """Huber of width 0.3: c1 = 1/0.6 in the recorded bounds and in the condition."""
+    result = dpadmm_mpi.run(config("r-admm", "objective", iterations=1, problem={"loss": "huber", "width": 0.3}))
+    sizes, degree = result["data/sizes"], np.bincount(result["graph/edges"].ravel())
+    curvature = 0.5 / 6 + 2 * 0.7 * degree
+    assert np.allclose(result["privacy/node_bound"][1], 2 * 3 / sizes * (1.4 / 0.6 / curvature + 5.0), rtol=1e-12)
+    assert np.allclose(
+        result["privacy/node_tight"][1], -np.log(1 - 3 / 0.6 / (sizes * curvature)) + 2 * 3 / sizes * 5.0, rtol=1e-12
+    )
 
 
 def test_the_record_names_theorem_relation_and_proof(config):
@@ -188,6 +217,12 @@ def test_target_instead_of_alpha(config):
     for perturbation in ("dual", "penalty", "objective", "primal"):
         raw = config("r-admm", perturbation, privacy={"alpha": None, "target": 2.5})
         assert dpadmm_mpi.run(raw).bound[-1] == pytest.approx(2.5, rel=1e-9)
+        alpha, sizes = dpadmm_mpi.run(raw)["privacy/alpha"], dpadmm_mpi.run(raw)["data/sizes"]
+        assert np.ptp(alpha[1]) == 0  # one number for all nodes
+        if perturbation == "objective":  # the recorded alpha is the one that the bound is made of
+            degree = np.bincount(dpadmm_mpi.run(raw)["graph/edges"].ravel())
+            steps = 3 * 2 * 3.0 / sizes * (1.4 * 0.25 / (0.5 / 6 + 1.4 * degree) + alpha[1])
+            assert steps.max() == pytest.approx(2.5, rel=1e-9)
     growing = config("r-admm", "objective", privacy={"alpha": {"ratio": 1.5}, "target": 2.5})
     result = dpadmm_mpi.run(growing)
     assert result.bound[-1] == pytest.approx(2.5, rel=1e-9)

@@ -82,6 +82,28 @@ def test_only_the_first_process_speaks(two_files):
     assert command("show", two_files[0], ranks=2).stdout.count("name ") == 1
 
 
+def test_every_variant_is_checked_before_the_first_one_runs(config, write_toml, tmp_path):
+    raw = config() | {"variant": [{"name": "fine"}, {"name": "not", "problem": {"C": 1e6}}]}
+    process = command("run", write_toml(raw), "-o", tmp_path / "out")
+    assert process.returncode == 2
+    assert sentences(process)[0].startswith('dpadmm: variant "not": problem.C: found 1e+06')
+    assert not (tmp_path / "out").exists()
+
+
+def test_force_keeps_what_it_cannot_replace(config, write_toml, tmp_path):
+    """The configuration itself, a device, and an old result when the disk has no room for the new one."""
+    path = write_toml(config())
+    itself = command("run", path, "-o", path, "--force")
+    assert (itself.returncode, "the configuration itself" in itself.stderr) == (2, True)
+    assert "not an ordinary file" in command("run", path, "-o", "/dev/null", "--force").stderr
+    old = tmp_path / "old.h5"
+    old.write_text("precious")
+    sabotage = TOP / "tests" / "mpi" / "sabotage.py"
+    full = command("full-disk", 0, "run", path, "-o", old, "--force", program=sabotage)
+    assert (full.returncode, old.read_text()) == (1, "precious")
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
 def test_errors_are_one_sentence_without_a_traceback(tmp_path):
     for arguments in (
         ("run", tmp_path / "no.toml"),

@@ -10,6 +10,8 @@ REFUSED = [
     ({"itertions": 3}, 'itertions: unknown key; did you mean "iterations"?'),
     ({"privacy": {"aplha": 1.0}}, 'privacy.aplha: unknown key; did you mean "privacy.alpha"?'),
     ({"alpha": 1.0}, 'alpha: unknown key; did you mean "privacy.alpha"?'),
+    ({"algorithm": {"eta": {"first": 1.0, "ratoi": 2.0}}}, 'eta.ratoi: unknown key; did you mean "algorithm.eta.ratio"?'),
+    ({"privacy": {"alpha": [1.0, {"frist": 1.0}]}}, 'alpha[1].frist: unknown key; did you mean "privacy.alpha[1].first"?'),
     ({"data": {"quux": 1}}, "data.quux: unknown key; known here: source, train,"),
     # wrong types
     ({"runs": "ten"}, 'runs: found "ten"; expected a whole number'),
@@ -46,6 +48,7 @@ REFUSED = [
     ({"privacy": {"perturbation": "dual"}}, 'privacy.alpha: missing; perturbation = "dual" needs alpha'),
     ({"privacy": {"perturbation": "dual", "alpha": {"ratio": 1.1}}}, "needs alpha with its first value"),
     ({"privacy": {"perturbation": "dual", "alpha": 1.0, "target": 2.0}}, "privacy.alpha and privacy.target: give one"),
+    ({"privacy": {"perturbation": "dual", "alpha": [{"ratio": 1.0}, 5.0], "target": 2.0}}, "privacy.alpha and privacy.target"),
     # combinations
     ({"algorithm": {"method": "m-admm", "eta": {"ratio": 1.1}}}, "algorithm.eta: the geometric schedule needs its first value"),
     ({"record": {"trajectory": True, "every": 2}}, "record.every: must be 1 with record.trajectory"),
@@ -130,6 +133,32 @@ def test_sweep_is_the_product_and_set_collapses_an_axis():
 def test_variants_times_sweep():
     raw = BASE | {"variant": [{"name": "a"}, {"name": "b"}], "sweep": {"seed": [1, 2]}}
     assert list(configs(raw)) == ["a, seed=1", "a, seed=2", "b, seed=1", "b, seed=2"]
+
+
+def test_settings_must_agree_with_each_other_in_any_order():
+    """What --set says explicitly is never dropped without a word."""
+    for pair in (("privacy.alpha=2", "privacy.target=3"), ("privacy.alpha=2", "privacy.perturbation=none")):
+        for order in (pair, pair[::-1]):
+            with pytest.raises(InputError, match=r"privacy\.alpha"):
+                configs(BASE, *order)
+
+
+def test_odd_values_are_refused_in_words():
+    for override in ("algorithm.method=[1]", "data=3", "privacy.alpha=[[[1]]]"):
+        with pytest.raises(InputError, match="found"):
+            configs(BASE, override)
+    with pytest.raises(InputError, match="is set as a whole already"):
+        configs(BASE, "privacy=3", "privacy.alpha=1")
+
+
+def test_python_values_are_welcome(tmp_path):
+    import numpy as np
+
+    raw = {"runs": np.int64(2), "data": {"source": "npz", "path": tmp_path / "a.npz"}, "algorithm": {"eta": np.float64(2.0)}}
+    [one] = configs(raw).values()
+    assert (one.runs, one.algorithm.eta, one.data.path) == (2, 2.0, str(tmp_path / "a.npz"))
+    with pytest.raises(InputError, match="3: unknown key"):
+        configs({3: 4})
 
 
 def test_set_overrides_everything():

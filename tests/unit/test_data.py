@@ -198,7 +198,7 @@ def test_synthetic_shards_depend_on_their_own_address_only():
 def test_preprocessing_steps(tmp_path, rng):
     X = 10 * rng.standard_normal((30, 4))
     X[:, 2] = 0
-    np.savez(tmp_path / "r.npz", X=X, y=np.ones(30))
+    np.savez(tmp_path / "r.npz", X=X, y=np.where(np.arange(30) % 2, 1, -1))
     place = {"source": "npz", "path": str(tmp_path / "r.npz"), "train": 1.0}
     both = shard_of(dataset(nodes=1, **place, preprocess=["scale-columns", "scale-rows"]), 0).X
     columns = X / np.where(np.abs(X).max(axis=0) > 0, np.abs(X).max(axis=0), 1)
@@ -216,7 +216,7 @@ def change(X, index, value):
 BAD = {
     "norm": (
         lambda X, y: (change(X, 3, [1.0, 1, 0, 0, 0]), y),
-        r"record 3 of .* has norm 1.41421, .*preprocess = \[\"scale-rows\"\]",
+        r"record 3 of .* has norm 1.4142136, .*preprocess = \[\"scale-rows\"\]",
     ),
     "nan": (
         lambda X, y: (change(X, (5, 1), np.nan), y),
@@ -254,10 +254,13 @@ BROKEN = [
     ("csv", b"lab,a\n1,2\n", 'has no column "label"; its columns are lab, a'),
     ("csv", b"label,label,a\n1,1,2\n", 'more than one column "label"'),
     ("csv", b"label,a,b\n1,0.1,0.2\n1,0.1\n", "line 3 has 2 columns, but 3 are expected"),
-    ("csv", b"label,a\n1,red\n", 'column "a" holds text, for example "red"; add "one-hot"'),
+    ("csv", b"label,a\n1,red\n-1,blue\n", 'column "a" holds text, for example "red"; add "one-hot"'),
     ("csv", broken_gzip("label,a\n" + "1,0.5\n" * 500), "damaged or cut short"),
     ("npz", b"PK\x03\x04 cut", "not a readable npz"),
     ("npz", b"", "not a readable npz"),
+    ("npz", b"label,a\n1,2\n", "is data.source right?"),
+    ("libsvm", b"+1 1:0.5\n-1 99999999999999:0.5\n", "which is too large"),
+    ("libsvm", b"+1 1:0.5\n+1 1:0.4\n", "all labels are 1; two different ones are needed"),
 ]
 
 
@@ -295,6 +298,21 @@ def test_other_refusals(tmp_path, records):
     for data, sentence in refused:
         with pytest.raises(InputError, match=sentence):
             dataset(**data)
+
+
+def test_a_given_test_file_is_checked_and_scaled_too(tmp_path, records):
+    X, y = records
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    np.savez(tmp_path / "long.npz", X=3 * X, y=y)
+    place = {"source": "npz", "path": str(tmp_path / "a.npz"), "test_path": str(tmp_path / "long.npz")}
+    with pytest.raises(InputError, match="has norm"):
+        dataset(**place)
+    assert row_norms(dataset(**place, preprocess=["scale-rows"]).test().shard.X).max() <= 1 + 1e-12
+
+
+def test_C_equal_to_the_smallest_shard_is_allowed():
+    raw = {"network": {"nodes": 2}, "data": {"sizes": [60, 30], "records": 100, "features": 3}, "problem": {"C": 30.0}}
+    assert dpadmm_mpi.run(raw | {"iterations": 1}).complete
 
 
 def test_C_above_the_smallest_shard_is_refused():

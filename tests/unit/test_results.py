@@ -106,6 +106,35 @@ def test_files_that_are_none(tmp_path, file):
             dpadmm_mpi.load(tmp_path / f"{name}.h5")
 
 
+def test_rows_reach_the_disk_before_the_mark_of_completion(config, tmp_path, monkeypatch):
+    """A flush at the latest every `checkpoint` iterations, also when not every iteration has a row; complete comes last."""
+    from dpadmm_mpi import recorder
+
+    events = []
+    flush, set_attribute = h5py.File.flush, h5py.AttributeManager.__setitem__
+
+    def noted_flush(self):
+        events.append(int(np.isfinite(self["loss"][0]).sum()) if "loss" in self else -1)
+        return flush(self)
+
+    def noted_attribute(self, name, value):
+        if name == "complete" and value:
+            events.append("complete")
+        return set_attribute(self, name, value)
+
+    monkeypatch.setattr(h5py.File, "flush", noted_flush)
+    monkeypatch.setattr(h5py.AttributeManager, "__setitem__", noted_attribute)
+    monkeypatch.setattr(recorder, "FLUSH_SECONDS", 1e9)
+    dpadmm_mpi.run(config(iterations=20, record={"every": 3, "checkpoint": 7, "trajectory": False}), tmp_path / "o.h5")
+    rows = [event for event in events if isinstance(event, int)]
+    assert rows[1:4] == [4, 7, 8]  # iterations 9 and 18 are the first ones at least 7 after the flush before; then the end
+    assert events.index("complete") == len(events) - 2
+    monkeypatch.setattr(recorder, "FLUSH_SECONDS", -1.0)
+    events.clear()
+    dpadmm_mpi.run(config(iterations=4, record={"checkpoint": 1000}), tmp_path / "p.h5")
+    assert events[1:6] == [1, 2, 3, 4, 5]
+
+
 def test_a_result_introduces_itself(file):
     result = dpadmm_mpi.load(file)
     assert len(repr(result)) < 1000

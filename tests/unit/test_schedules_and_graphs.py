@@ -56,6 +56,7 @@ def test_schedules_that_do_not_fit(value, sentence):
         ({"method": "mr-admm", "eta": {"first": 1.0, "ratio": 0.9}}, r"falls from 1 to 0.9 at node 0, data step 2"),
         ({"method": "m-admm", "eta": [1.0, 1.0, 0.9, 1.0]}, "falls from 1 to 0.9 at node 0, data step 3"),
         ({"method": "m-admm", "eta": 1.0, "theta": 2.0}, "found 2 at node 0, data step 1, above the penalty 1"),
+        ({"method": "mr-admm", "eta": 1.0, "theta": [1.0, 1.0, 1.5, 1.0, 1.0]}, "found 1.5 at node 2, data step 1"),
     ],
 )
 def test_penalties_that_a_method_does_not_take(algorithm, sentence):
@@ -64,9 +65,10 @@ def test_penalties_that_a_method_does_not_take(algorithm, sentence):
 
 
 def test_dual_perturbation_needs_a_fixed_penalty_and_neighbours():
-    growing = {"method": "m-admm", "eta": {"first": 1.0, "ratio": 1.1}}
-    with pytest.raises(InputError, match=r'"dual" is defined for a fixed penalty.*use "penalty"'):
-        dpadmm_mpi.run({"algorithm": growing, "privacy": {"perturbation": "dual", "alpha": 1.0}})
+    for method in ("m-admm", "mr-admm"):
+        growing = {"method": method, "eta": {"first": 1.0, "ratio": 1.1}}
+        with pytest.raises(InputError, match=r'"dual" is defined for a fixed penalty.*use "penalty"'):
+            dpadmm_mpi.run({"algorithm": growing, "privacy": {"perturbation": "dual", "alpha": 1.0}})
     for perturbation in ("dual", "penalty"):
         with pytest.raises(InputError, match="a single node has none"):
             dpadmm_mpi.run({"network": {"nodes": 1}, "privacy": {"perturbation": perturbation, "alpha": 1.0}})
@@ -101,7 +103,10 @@ def test_named_graphs(network, expected):
 def test_random_graphs_have_their_parameters_and_are_connected():
     for seed in range(20):
         assert set(build(seed, graph="regular", nodes=10, degree=3).degree) == {3}
+        lattice = build(seed, graph="small-world", nodes=20, degree=4, rewiring=0.0)
+        assert nx.is_isomorphic(as_networkx(lattice), nx.circulant_graph(20, [1, 2]))
         world = build(seed, graph="small-world", nodes=20, degree=4, rewiring=0.3)
+        assert not np.array_equal(world.edges, lattice.edges)
         assert len(world.edges) == 40
         free = build(seed, graph="scale-free", nodes=30, degree=2)
         assert len(free.edges) == 2 * 28
