@@ -90,7 +90,8 @@ class Algorithm(Struct, frozen=True, forbid_unknown_fields=True):
 class Privacy(Struct, frozen=True, forbid_unknown_fields=True):
     perturbation: PerturbationName = "none"
     alpha: Schedule | None = None
-    target: Positive | None = None  # total privacy P(T); alpha is then calibrated
+    target: Positive | None = None  # total privacy of the worst node; alpha is then calibrated
+    target_account: Literal["bound", "tight", "epsilon"] | None = None  # what the target is a value of
     delta: Annotated[float, Meta(gt=0, lt=1)] = 1e-5
     allow_unproven: bool = False  # run although the theorem's condition fails; the bound is then marked not proven
 
@@ -290,6 +291,8 @@ def _resolve_choices(config: Config) -> Config:
                 raise InputError(f'{path}: missing; {section_name}.{selector} = "{choice}" needs it')
             section = msgspec.structs.replace(section, **{key: takers[choice]})
             config = msgspec.structs.replace(config, **{section_name: section})
+    if config.privacy.target is not None and config.privacy.target_account is None:
+        config = msgspec.structs.replace(config, privacy=msgspec.structs.replace(config.privacy, target_account="bound"))
     if config.network.nodes is None and config.network.graph != "edges":
         config = msgspec.structs.replace(config, network=msgspec.structs.replace(config.network, nodes=5))
     return config
@@ -312,6 +315,8 @@ def _check_combinations(config: Config) -> None:
                 "privacy.alpha and privacy.target: give one of them; with a target, alpha may only say how it grows, "
                 "as { ratio = 1.01 }"
             )
+    if privacy.target is None and privacy.target_account is not None:
+        raise InputError("privacy.target_account: has no meaning without privacy.target; give a target or remove it")
     for path in ("algorithm.eta", "algorithm.theta"):
         if _lacks_first(getattr(config.algorithm, path.split(".")[1])):
             raise InputError(f"{path}: the geometric schedule needs its first value, as {{ first = 1.0, ratio = 1.01 }}")

@@ -76,7 +76,8 @@ def make_plan(config: Config) -> tuple[Plan, Dataset]:
             )
         notes.append(f"the privacy bound is not proven: {failure}")
     if config.privacy.target is not None:
-        releases = privacy.calibrate(releases, config.privacy.target)
+        account, delta = config.privacy.target_account or "bound", config.privacy.delta
+        releases = privacy.calibrate(releases, config.privacy.target, account, delta)
     for key, schedule in (
         ("algorithm.eta", config.algorithm.eta),
         ("algorithm.theta", config.algorithm.theta),
@@ -97,7 +98,7 @@ def make_plan(config: Config) -> tuple[Plan, Dataset]:
         features=dataset.features,
         settings=_settings(config, graph, dataset, releases),
         releases=releases,
-        ledger=privacy.ledger(releases),
+        ledger=privacy.ledger(releases, config.privacy.delta),
         notes=tuple(notes),
     )
     return plan, dataset

@@ -13,6 +13,7 @@ from dpadmm_mpi.results import Result, labels
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.")
 TIGHT = {"linewidth": 0.9, "linestyle": (0, (1, 1.5))}  # dotted, which no curve of its own is
+EPSILON = {"linewidth": 0.9, "linestyle": (0, (5, 1.5, 1, 1.5))}
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -83,6 +84,7 @@ def _privacy(axis: Any, result: Result, look: dict[str, Any]) -> None:
         axis.plot(t, result.bound[reached], **look)
     if np.isfinite(result.tight).all():
         axis.plot(t, result.tight[reached], color=look["color"], **TIGHT)
+        axis.plot(t, result["privacy/epsilon"][reached], color=look["color"], **EPSILON)
 
 
 def _finish_privacy(axis: Any, results: Sequence[Result]) -> None:
@@ -97,6 +99,8 @@ def _finish_privacy(axis: Any, results: Sequence[Result]) -> None:
     handles = axis.plot([], [], color="0.3", label="P(t), the paper's" + ("" if proven else ", partly not proven"))
     if any(np.isfinite(result.tight).all() for result in private):
         handles += axis.plot([], [], color="0.3", label="tighter pure bound", **TIGHT)
+        deltas = {f"{result.attributes['privacy/epsilon']['delta']:g}" for result in private}
+        handles += axis.plot([], [], color="0.3", label=f"epsilon at delta = {', '.join(sorted(deltas))}", **EPSILON)
     infinite = len(results) - len(private)
     title = f"{infinite} of {len(results)} not private: infinite" if infinite else None
     axis.legend(handles=handles, loc="upper left", frameon=False, fontsize=8, title=title, title_fontsize=8, alignment="left")

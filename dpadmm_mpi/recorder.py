@@ -206,15 +206,21 @@ class Recorder:
         self._dataset("privacy/node_bound", ledger.node_bound[rows], over_nodes, "P_i(t), the paper's bound")
         self._dataset("privacy/tight", ledger.tight[rows], ("iteration",), "the tighter pure bound, max over nodes")
         self._dataset("privacy/node_tight", ledger.node_tight[rows], over_nodes, "the tighter pure bound of each node")
-        for name in ("bound", "node_bound", "tight", "node_tight"):
-            paper = "bound" in name
-            self.file[f"privacy/{name}"].attrs.update(
-                {
-                    "theorem": ledger.theorem if paper else f"{ledger.theorem}; {privacy.TIGHT}",
-                    "neighbouring_relation": privacy.NEIGHBOURS,
-                    "proven": ledger.proven if paper else True,
-                }
-            )
+        delta = f"epsilon at delta = {ledger.delta:g}"
+        self._dataset("privacy/epsilon", ledger.epsilon[rows], ("iteration",), f"{delta}, max over nodes")
+        self._dataset("privacy/node_epsilon", ledger.node_epsilon[rows], over_nodes, f"{delta} of each node")
+        perturbation = plan.config.privacy.perturbation
+        theorems = {
+            "bound": (ledger.theorem, ledger.proven),
+            "tight": (f"{ledger.theorem}; {privacy.TIGHT}", True),
+            "epsilon": (privacy.EPSILON.get(perturbation, privacy.EPSILON_OBJECTIVE), True),
+        }
+        for account, (theorem, proven) in theorems.items():
+            for name in (account, f"node_{account}"):
+                attributes = self.file[f"privacy/{name}"].attrs
+                attributes.update({"theorem": theorem, "neighbouring_relation": privacy.NEIGHBOURS, "proven": proven})
+        for name in ("epsilon", "node_epsilon"):
+            self.file[f"privacy/{name}"].attrs["delta"] = ledger.delta
         settings = plan.settings
         self._dataset("privacy/alpha", settings.alpha[rows], over_nodes, "noise parameter of the data step; nan if none")
         self._dataset("algorithm/eta", settings.eta[rows], over_nodes, "penalty eta_i(t)")

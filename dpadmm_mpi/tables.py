@@ -40,8 +40,9 @@ def results_table(results: Sequence[Result]) -> str:
         for name in ("loss", "test_error", "consensus_error", "distance_to_optimum"):
             row.append(mean_and_range(result[name][:, last]) if name in result else "-")
         proven = "" if result.attributes["privacy/bound"]["proven"] else " not proven"
-        rows.append([*row, number(result.bound[last]) + proven, number(result.tight[last])])
-    header = ["name", "status", "t", "runs", "loss", "test error", "consensus", "to optimum", "P(t)", "tight"]
+        accounts = (number(result[f"privacy/{name}"][last]) for name in ("tight", "epsilon"))
+        rows.append([*row, number(result.bound[last]) + proven, *accounts])
+    header = ["name", "status", "t", "runs", "loss", "test error", "consensus", "to optimum", "P(t)", "tight", "epsilon"]
     keep = [k for k in range(len(header)) if k != 7 or any(row[7] != "-" for row in rows)]
     return aligned([header[k] for k in keep], [[row[k] for k in keep] for row in rows])
 
@@ -69,7 +70,7 @@ def status(result: Result) -> str:
 
 def plan_report(plan: Plan, owner: NDArray[np.int64]) -> str:
     """What `dpadmm check` says about a configuration."""
-    config, releases, ledger, degree = plan.config, plan.releases, plan.ledger, plan.graph.degree
+    config, releases, degree = plan.config, plan.releases, plan.graph.degree
     method = METHODS[config.algorithm.method]
     lines = [
         f"{config.name}: valid",
@@ -87,8 +88,7 @@ def plan_report(plan: Plan, owner: NDArray[np.int64]) -> str:
         "",
         _node_table(plan, owner),
         "",
-        f"total      P({config.iterations}) = {ledger.bound[-1]:.6g}, tighter pure bound {ledger.tight[-1]:.6g}"
-        + ("" if ledger.proven else ", not proven"),
+        *_totals(plan),
         "",
         "conditions",
         *(f"  {line}" for line in _conditions(plan)),
@@ -123,6 +123,30 @@ def _privacy(plan: Plan) -> str:
     return f"{perturbation} perturbation ({source}): {plan.ledger.theorem}; neighbours: {privacy.NEIGHBOURS}"
 
 
+def _totals(plan: Plan) -> list[str]:
+    """Each account at T, worst and best node, and what would improve the worst number."""
+    ledger, r = plan.ledger, plan.releases
+    lines = []
+    for name, title in (("bound", "the paper's bound"), ("tight", "tighter pure bound"), ("epsilon", "epsilon")):
+        at_end = getattr(ledger, f"node_{name}")[-1]
+        title += f" at delta = {ledger.delta:g}" if name == "epsilon" else ""
+        proven = "" if ledger.proven or name != "bound" else ", not proven"
+        lines.append(
+            f"total      {title}: {at_end.max():.6g} at node {at_end.argmax()}{proven}; best {at_end.min():.6g} at node "
+            f"{at_end.argmin()}"
+        )
+    if r.perturbation != "none":
+        worst = int(ledger.node_bound[-1].argmax())
+        reasons = []
+        if r.B[worst] < r.B.max():
+            reasons.append(f"more records at node {worst} (it has {r.B[worst]:.0f}, others up to {r.B.max():.0f})")
+        if r.V[worst] < r.V.max():
+            reasons.append(f"more neighbours for node {worst} (it has {r.V[worst]:.0f}, others up to {r.V.max():.0f})")
+        reasons += ["a smaller alpha", "fewer iterations", "a smaller problem.C"]
+        lines.append(f"to improve {'; '.join(reasons)}")
+    return lines
+
+
 def _layout(owner: NDArray[np.int64]) -> str:
     ranks = owner.max() + 1
     if ranks == 1:
@@ -137,11 +161,11 @@ def _node_table(plan: Plan, owner: NDArray[np.int64]) -> str:
         [
             str(i), str(owner[i]), str(plan.sizes[i]), str(plan.graph.degree[i]),
             _span(r.eta[:, i]), _span(r.theta[:, i]), _span(r.alpha[:, i]),
-            number(ledger.node_bound[-1, i]), number(ledger.node_tight[-1, i]),
+            number(ledger.node_bound[-1, i]), number(ledger.node_tight[-1, i]), number(ledger.node_epsilon[-1, i]),
         ]
         for i in range(plan.graph.nodes)
     ]  # fmt: skip
-    return aligned(["node", "rank", "records", "degree", "eta", "theta", "alpha", "P_i(T)", "tight"], rows)
+    return aligned(["node", "rank", "records", "degree", "eta", "theta", "alpha", "P_i(T)", "tight", "epsilon"], rows)
 
 
 def _span(values: NDArray[np.float64]) -> str:

@@ -1,9 +1,10 @@
-"""Total privacy loss of everything released over all iterations, pure, for replacing one record of one node.
+"""Total privacy loss of everything released over all iterations, for replacing one record of one node: three accounts.
 
 [M] Zhang, Khalili, Liu: Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, ICML 2018.
 [R] Zhang, Khalili, Liu: Recycled ADMM, IEEE TIFS 2020.
 
-Every bound is a sum over data steps of `fixed + slope * alpha`; recycled steps are post-processing and add nothing.
+`bound` and `tight` are pure: sums over data steps of `fixed + slope * alpha`. `epsilon` holds with probability 1 - delta in
+the usual sense. Recycled steps are post-processing and add nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.mechanisms import Releases
+from dpadmm_mpi.theory.gamma_noise import composed_epsilon, moment_epsilon
 
 Array = NDArray[np.float64]
 
@@ -26,6 +28,16 @@ THEOREMS = {
     "objective": "[R] Theorem V.1, (32), summed over the data steps",
     "primal": "noise on the argmin: its sensitivity is that of the gradient over the strong convexity",
 }
+EPSILON = {
+    "none": "none: the exact values are released",
+    "primal": "the exact loss alpha (||e + v|| - ||e||) of a shift by the argmin's sensitivity, composed over the data steps",
+}
+EPSILON_OBJECTIVE = (
+    "the loss is dominated by alpha (sqrt((s + 2h)^2 + r^2 - s^2) - r) - ln(1 - x), r = ||e||, s its projection on the plane "
+    "of the two gradients, h = C/B (over 2 eta V for dual and penalty); composed over the data steps"
+)
+COMPOSITIONS = 600  # convolutions that an account may take
+CALIBRATION = 1e-4  # relative, of alpha, where it is found by bisection
 TIGHT = "as the paper's bound, with -ln(1 - x) for the ratio of the determinants, x = c1 C / (B (rho/N + 2 eta V)) < 1"
 
 
@@ -72,6 +84,31 @@ def tight_cost(r: Releases) -> StepCost:
     return StepCost(fixed, paper.slope)
 
 
+def epsilon(r: Releases, delta: float) -> Array:
+    """epsilon_i(t) at `delta`, (T+1, N): gamma_noise.py's account of the random loss, plus the determinant terms.
+
+    By dp-accounting after every data step, or, where that would take more than COMPOSITIONS convolutions, after the last
+    one, and from the moments before it. Both are upper bounds, and so is the tighter pure bound: the smallest counts.
+    """
+    cost = tight_cost(r)
+    pure = cost.total(r.alpha)
+    if r.perturbation == "none" or not np.isfinite(pure).all():
+        return over_iterations(pure, r)
+    c = cost.slope * r.alpha  # alpha times the largest shift by one record, in units of the noise
+    columns, node = np.unique(c, axis=1, return_inverse=True)  # equal nodes once
+    on_release = r.perturbation == "primal"
+    random = moment_epsilon(columns, r.features, on_release, delta)
+    every_step = columns.size <= COMPOSITIONS
+    if every_step or sum(len(np.unique(column)) for column in columns.T) <= COMPOSITIONS:
+        for k, column in enumerate(columns.T):
+            composed = composed_epsilon(column, r.features, on_release, delta, every_step)
+            random[-len(composed) :, k] = np.minimum(random[-len(composed) :, k], composed)
+    total = np.minimum(random[:, node.ravel()] + np.cumsum(cost.fixed, axis=0), np.cumsum(pure, axis=0))
+    # What bounds a later iteration bounds an earlier one too.
+    total = np.minimum.accumulate(total[::-1], axis=0)[::-1]
+    return over_iterations(np.diff(total, axis=0, prepend=0.0), r)
+
+
 def over_iterations(cost: Array, r: Releases) -> Array:
     """P_i(t), (T+1, N): the sum of the data steps up to t, from P_i(0) = 0; a run without noise is inf throughout."""
     if r.perturbation == "none":
@@ -104,12 +141,29 @@ def condition_failure(r: Releases) -> str | None:
     return f"at node {worst} 2 c1 = {2 * r.c1:.6g} is not below {condition_in_words(r)} = {right:.6g}"
 
 
-def calibrate(r: Releases, target: float) -> Releases:
-    """The same releases with alpha scaled so that the paper's P(T) = max_i P_i(T) meets the target.
+def calibrate(r: Releases, target: float, account: str = "bound", delta: float = 1e-5) -> Releases:
+    """The same releases with alpha scaled so that the total of the worst node, by this account, meets the target.
 
-    P_i(T) is linear in the scale, so the answer is exact: the smallest over the nodes.
+    The pure totals are linear in the scale, so the answer is exact: the smallest over the nodes. Epsilon grows with the scale
+    and is met from below, to CALIBRATION.
     """
-    cost = paper_cost(r)
+    if account != "epsilon":
+        return _calibrate_pure(r, target, paper_cost(r) if account == "bound" else tight_cost(r))
+
+    def total(scale: float) -> float:
+        return float(epsilon(replace(r, alpha=scale * r.alpha), delta)[-1].max())
+
+    safe = float(_calibrate_pure(r, target, tight_cost(r)).alpha[0, 0] / r.alpha[0, 0])  # epsilon is never above the pure bound
+    above = 2.0 * safe
+    while total(above) <= target:
+        safe, above = above, 2.0 * above
+    while above > safe * (1.0 + CALIBRATION):
+        middle = float(np.sqrt(safe * above))
+        safe, above = (middle, above) if total(middle) <= target else (safe, middle)
+    return replace(r, alpha=safe * r.alpha)
+
+
+def _calibrate_pure(r: Releases, target: float, cost: StepCost) -> Releases:
     fixed = cost.fixed.sum(axis=0)
     slope = (cost.slope * r.alpha).sum(axis=0)
     worst = int(np.argmax(fixed))
@@ -127,6 +181,8 @@ class Ledger:
 
     node_bound: Array  # P_i(t), the paper's, (T+1, N)
     node_tight: Array
+    node_epsilon: Array  # at delta
+    delta: float
     theorem: str
     proven: bool
 
@@ -138,11 +194,17 @@ class Ledger:
     def tight(self) -> Array:
         return self.node_tight.max(axis=1)
 
+    @property
+    def epsilon(self) -> Array:
+        return self.node_epsilon.max(axis=1)
 
-def ledger(r: Releases) -> Ledger:
+
+def ledger(r: Releases, delta: float) -> Ledger:
     return Ledger(
         node_bound=over_iterations(paper_cost(r).total(r.alpha), r),
         node_tight=over_iterations(tight_cost(r).total(r.alpha), r),
+        node_epsilon=epsilon(r, delta),
+        delta=delta,
         theorem=THEOREMS[r.perturbation],
         proven=condition_failure(r) is None,
     )

@@ -51,7 +51,7 @@ def closed_form(r, i, upto, tight):
 @pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
 def test_bounds_equal_their_closed_forms(perturbation, rng):
     r = releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5])
-    ledger = privacy.ledger(r)
+    ledger = privacy.ledger(r, 1e-5)
     for t in range(7):
         for i in range(5):
             assert ledger.node_bound[t, i] == pytest.approx(closed_form(r, i, t, tight=False), rel=1e-12)
@@ -62,7 +62,7 @@ def test_bounds_equal_their_closed_forms(perturbation, rng):
 
 @pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
 def test_recycled_steps_add_nothing(perturbation, rng):
-    ledger = privacy.ledger(releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5]))
+    ledger = privacy.ledger(releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5]), 1e-5)
     for bound in (ledger.node_bound, ledger.node_tight):
         assert np.array_equal(bound[2::2], bound[1:-1:2])
         assert (np.diff(bound[[0, 1, 3, 5]], axis=0) > 0).all()
@@ -83,7 +83,7 @@ def test_figures_of_the_scale_check():
             shape = (25, 5)
             r = Releases("objective", 50, np.arange(1, 51, 2), np.ones(shape), np.ones(shape), np.full(shape, alpha),
                          np.full(5, V), np.full(5, 8000.0), 1750.0, 0.22, 0.25, 105)  # fmt: skip
-            ledger = privacy.ledger(r)
+            ledger = privacy.ledger(r, 1e-5)
             assert ledger.bound[-1] == pytest.approx(value, abs=0.06)
             if (V, alpha) == (2.0, 1.0):
                 assert (round(ledger.bound[-1], 2), round(ledger.tight[-1], 2)) == (11.88, 11.28)
@@ -95,7 +95,7 @@ def test_calibration_meets_the_target(perturbation, rng):
     r = releases(perturbation, rng)
     for target in (3.0, 11.4, 40.0):
         calibrated = privacy.calibrate(r, target)
-        assert privacy.ledger(calibrated).bound[-1] == pytest.approx(target, rel=1e-12)
+        assert privacy.ledger(calibrated, 1e-5).bound[-1] == pytest.approx(target, rel=1e-12)
         assert np.allclose(calibrated.alpha / calibrated.alpha[0, 0], r.alpha / r.alpha[0, 0], rtol=1e-14)
 
 
@@ -104,18 +104,18 @@ def test_a_target_below_the_determinant_term_has_no_answer(rng):
     fixed = privacy.paper_cost(r).fixed.sum(axis=0).max()
     with pytest.raises(InputError, match=r"privacy.target: .* determinant term alone costs"):
         privacy.calibrate(r, 0.999 * fixed)
-    assert privacy.ledger(privacy.calibrate(r, 1.001 * fixed)).bound[-1] == pytest.approx(1.001 * fixed, rel=1e-12)
+    assert privacy.ledger(privacy.calibrate(r, 1.001 * fixed), 1e-5).bound[-1] == pytest.approx(1.001 * fixed, rel=1e-12)
 
 
 def test_no_noise_is_infinite_everywhere(rng):
-    ledger = privacy.ledger(releases("none", rng, alpha=np.full((4, 5), np.nan)))
+    ledger = privacy.ledger(releases("none", rng, alpha=np.full((4, 5), np.nan)), 1e-5)
     assert np.isinf(ledger.node_bound).all()
     assert np.isinf(ledger.node_tight).all()
 
 
 def test_tight_bound_is_infinite_where_its_own_condition_fails(rng):
     r = releases("objective", rng, C=1.0, B=np.array([1.0, 500, 500, 500, 500]), eta=np.full((4, 5), 0.001))
-    tight = privacy.ledger(r).node_tight[-1]
+    tight = privacy.ledger(r, 1e-5).node_tight[-1]
     assert np.isinf(tight[0])
     assert np.isfinite(tight[1:]).all()
 

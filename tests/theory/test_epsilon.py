@@ -1,0 +1,182 @@
+"""The (epsilon, delta) account: against Monte Carlo of the same random variable, known cases, other accountants, laws."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import dpadmm_mpi
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.mechanisms import Releases
+from dpadmm_mpi.theory import gamma_noise, privacy
+
+
+def releases(perturbation="objective", K=25, N=1, alpha=1.0, B=8000.0, V=2.0, eta=1.0, C=1750.0, d=105):
+    shape = (K, N)
+    return Releases(perturbation, K, np.arange(1, K + 1), np.full(shape, eta), np.full(shape, eta), np.full(shape, alpha),
+                    np.full(N, V), np.full(N, B), C, 0.22 / 5 * N, 0.25, d)  # fmt: skip
+
+
+def sample(rng, c, d, n, on_release):
+    """The random variable of SPEC 2, as it is written there, by plain simulation of noise vectors' radius and projection."""
+    u = rng.gamma(d, 1.0, n)
+    if on_release:
+        normal = rng.standard_normal(n)
+        b = normal / np.sqrt(normal**2 + rng.chisquare(d - 1, n)) if d > 1 else np.sign(normal)
+    else:
+        b = np.sqrt(rng.beta(1.0, (d - 2) / 2, n)) if d > 2 else np.ones(n)
+    return np.sqrt(u**2 + 2 * u * c * b + c**2) - u
+
+
+@pytest.mark.parametrize("on_release", [False, True])
+@pytest.mark.parametrize(("d", "c", "K"), [(105, 0.4375, 25), (10, 0.8, 10), (3, 0.5, 6), (2, 0.3, 4)])
+def test_against_monte_carlo(rng, d, c, K, on_release):
+    """1e6 samples of the sum: delta(epsilon) agrees within four standard errors, up to the known rounding of the grid."""
+    if d < 3 and not on_release:
+        return  # no randomness left: see test_small_dimension
+    total = sum(sample(rng, c, d, 1_000_000, on_release) for _ in range(K))
+    steps = np.full(K, c)
+    rounding = K * c / np.clip(gamma_noise.BINS / np.sqrt(K), 500, 4000)
+    for delta in (1e-2, 1e-3):
+        epsilon = gamma_noise.composed_epsilon(steps, d, on_release, delta, every_step=False)[0]
+        loss = np.maximum(1 - np.exp(epsilon - total), 0)
+        error = 4 * loss.std() / 1000
+        assert loss.mean() <= delta + error  # it is an upper bound
+        looser = np.maximum(1 - np.exp(epsilon - rounding - total), 0)
+        assert looser.mean() >= delta - error - 0.02 * delta  # and not a loose one
+
+
+def test_one_step_against_integration():
+    """P(L > l) of one step against adaptive integration over the radius."""
+    for d, c in ((105, 0.4), (5, 1.3)):
+        for loss in (0.05 * c, 0.3 * c, 0.8 * c):
+
+            def integrand(u, loss=loss, c=c, d=d):
+                x = np.clip((2 * u * loss + loss**2 - c**2) / (2 * u * c), 0, 1)
+                return stats.gamma(d).pdf(u) * (1 - x**2) ** ((d - 2) / 2)
+
+            exact, _ = integrate.quad(integrand, 0, 6 * d + 60, limit=400, epsabs=1e-12)
+            found = gamma_noise.survival(np.array([loss]), c, d, on_release=False)[0]
+            assert exact <= found * (1 + 1e-9)
+            assert found <= exact * 1.01 + 1e-9
+
+
+def test_figures_of_the_specification():
+    """N=5, V=2, B=8000, C=1750, rho=0.22, eta=1, alpha=1, 25 data steps, d=105: 11.88, 11.28 and 2.2."""
+    ledger = privacy.ledger(replace(releases(N=5), rho=0.22), 1e-5)
+    assert [round(ledger.bound[-1], 2), round(ledger.tight[-1], 2), round(ledger.epsilon[-1], 1)] == [11.88, 11.28, 2.2]
+
+
+def test_small_dimension_gives_no_gain():
+    """d < 3: the plane of the two gradients is everything, and epsilon is the tighter pure bound."""
+    for d in (1, 2):
+        ledger = privacy.ledger(releases(d=d), 1e-5)
+        assert ledger.epsilon[-1] == pytest.approx(ledger.tight[-1], rel=1e-3)
+    assert privacy.ledger(releases(d=3), 1e-5).epsilon[-1] < ledger.tight[-1]
+
+
+@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
+def test_laws(perturbation):
+    """Never above the tighter pure bound; monotone in t, alpha, T, 1/B and 1/delta."""
+    base = releases(perturbation, K=12, d=20)
+    ledger = privacy.ledger(base, 1e-5)
+    assert (ledger.node_epsilon <= ledger.node_tight * (1 + 1e-12)).all()
+    assert (np.diff(ledger.epsilon) >= 0).all()
+
+    def end(r, delta=1e-5):
+        return privacy.epsilon(r, delta)[-1, 0]
+
+    assert end(base) < end(replace(base, alpha=1.3 * base.alpha))
+    assert end(base) < end(releases(perturbation, K=14, d=20))
+    assert end(base) < end(replace(base, B=0.9 * base.B))
+    assert end(base) < end(base, delta=1e-7)
+    assert end(releases(perturbation, K=12, d=200)) < end(base)
+
+
+def test_limits_of_alpha():
+    """alpha to 0: only the determinant term is left. alpha to infinity: the loss is nearly sure, no gain over pure."""
+    tiny = releases(alpha=1e-9)
+    fixed = privacy.tight_cost(tiny).fixed.sum()
+    assert privacy.epsilon(tiny, 1e-5)[-1, 0] == pytest.approx(fixed, rel=1e-3)
+    huge = releases(alpha=1e4, K=3)
+    assert privacy.epsilon(huge, 1e-5)[-1, 0] <= privacy.ledger(huge, 1e-5).tight[-1]
+    assert privacy.epsilon(huge, 1e-5)[-1, 0] > 0.5 * privacy.ledger(huge, 1e-5).tight[-1]
+
+
+def test_moments_are_an_upper_bound_and_a_few_percent_loose():
+    """The cheap account is never below the composition, and agrees with dp-accounting's own conversion of moments."""
+    from dp_accounting.rdp import rdp_privacy_accountant
+
+    c = np.geomspace(0.2, 0.6, 20)
+    for on_release in (False, True):
+        composed = gamma_noise.composed_epsilon(c, 50, on_release, 1e-5, every_step=True)
+        moments = gamma_noise.moment_epsilon(c[:, None], 50, on_release, 1e-5)[:, 0]
+        assert (moments >= composed).all()
+        assert moments[-1] <= 1.15 * composed[-1]
+    spent = np.cumsum([gamma_noise._log_moments(float(v), 50, False) for v in c], axis=0)[-1]
+    orders = 1 + gamma_noise.ORDERS
+    theirs = rdp_privacy_accountant.compute_epsilon(orders, spent / gamma_noise.ORDERS, 1e-5)[0]
+    ours = gamma_noise.moment_epsilon(c[:, None], 50, False, 1e-5)[-1, 0]
+    assert ours == pytest.approx(theirs, rel=5e-3)
+
+
+def test_moments_between_the_tabulated_values_are_rounded_up(monkeypatch):
+    """The straight line between two knots lies above the convex logarithm of the moments."""
+    c = np.geomspace(0.1, 1.0, 400)[:, None]
+    fine = gamma_noise.moment_epsilon(c, 30, False, 1e-5)
+    monkeypatch.setattr(gamma_noise, "TABLE", 6)
+    coarse = gamma_noise.moment_epsilon(c, 30, False, 1e-5)
+    assert (coarse >= fine * (1 - 1e-9)).all()
+    assert coarse[-1] <= 1.1 * fine[-1]
+
+
+def test_equal_nodes_are_computed_once(monkeypatch):
+    calls = []
+    original = privacy.composed_epsilon
+    monkeypatch.setattr(privacy, "composed_epsilon", lambda *a: calls.append(1) or original(*a))
+    epsilon = privacy.epsilon(releases(N=50, K=5), 1e-5)
+    assert len(calls) == 1
+    assert np.ptp(epsilon[-1]) == 0
+
+
+def test_many_nodes_with_schedules_of_their_own():
+    """1,000 iterations and 100 different nodes: the moments step in, and stay a bound below the pure one."""
+    K, N = 1000, 100
+    r = releases("penalty", K=K, N=N, d=30)
+    r = replace(r, alpha=np.geomspace(0.1, 0.2, K)[:, None] * np.linspace(1, 3, N), rho=0.22)
+    ledger = privacy.ledger(r, 1e-5)
+    assert (ledger.node_epsilon[1:] <= ledger.node_tight[1:]).all()
+    assert (np.diff(ledger.node_epsilon, axis=0) >= -1e-12).all()
+    exact = gamma_noise.composed_epsilon((privacy.tight_cost(r).slope * r.alpha)[:, 0], 30, False, 1e-5, every_step=False)[0]
+    ours = ledger.node_epsilon[-1, 0] - privacy.tight_cost(r).fixed[:, 0].sum()
+    assert exact * (1 - 1e-6) <= ours <= 1.1 * exact
+
+
+@pytest.mark.parametrize("account", ["bound", "tight", "epsilon"])
+@pytest.mark.parametrize("perturbation", ["dual", "objective", "primal"])
+def test_calibration_to_every_account(perturbation, account):
+    r = releases(perturbation, K=10, d=20)
+    calibrated = privacy.calibrate(r, 3.0, account, 1e-5)
+    total = getattr(privacy.ledger(calibrated, 1e-5), account)[-1]
+    assert 3.0 * (1 - 1e-3) <= total <= 3.0 * (1 + 1e-9)
+
+
+def test_a_run_records_the_accounts_side_by_side(config):
+    raw = config("r-admm", "objective", iterations=5, features=6)
+    raw["privacy"] |= {"target": 1.5, "target_account": "epsilon", "delta": 1e-4}
+    del raw["privacy"]["alpha"]
+    result = dpadmm_mpi.run(raw)
+    epsilon = result["privacy/epsilon"]
+    assert 1.5 * 0.999 <= epsilon[-1] <= 1.5
+    assert np.array_equal(epsilon, result["privacy/node_epsilon"].max(axis=1))
+    assert (epsilon[1:] < result.tight[1:]).all()
+    assert epsilon[2] == epsilon[1] > epsilon[0] == 0  # recycled steps add nothing
+    assert result.attributes["privacy/epsilon"]["delta"] == 1e-4
+    assert "dominated by" in result.attributes["privacy/epsilon"]["theorem"]
+    assert np.isinf(dpadmm_mpi.run(config("r-admm"))["privacy/epsilon"]).all()
+
+
+def test_target_account_needs_a_target(config):
+    with pytest.raises(InputError, match="target_account: has no meaning without"):
+        dpadmm_mpi.run(config("r-admm", "objective", privacy={"target_account": "tight"}))
