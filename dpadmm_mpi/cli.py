@@ -10,6 +10,7 @@ from dpadmm_mpi.datacommands import data
 from dpadmm_mpi.errors import DpadmmError, InputError
 from dpadmm_mpi.launch import announced_rank
 from dpadmm_mpi.options import config_argument, debug_option, only_option, result_files, set_option, speak
+from dpadmm_mpi.privacycommands import attack, audit
 
 if TYPE_CHECKING:
     from dpadmm_mpi.config import Config
@@ -167,13 +168,25 @@ def _conclude(results: list["Result"]) -> None:
 @set_option
 @only_option
 @click.option("--ranks", type=click.IntRange(min=1), default=1, help="Show the layout on so many ranks.")
+@click.option("--reference-norm", type=float, default=1.0, help="||f_ref|| of the sample sizes. Default: 1.")
+@click.option("--tau", type=float, default=0.1, help="Excess loss of the sample sizes. Default: 0.1.")
+@click.option("--beta", type=float, default=0.05, help="Failure probability of the sample sizes. Default: 0.05.")
 @debug_option
-def check(config: Path | None, overrides: tuple[str, ...], only: str | None, ranks: int) -> int:
+def check(
+    config: Path | None,
+    overrides: tuple[str, ...],
+    only: str | None,
+    ranks: int,
+    reference_norm: float,
+    tau: float,
+    beta: float,
+) -> int:
     """Validate CONFIG and say what it means: network, layout, privacy of every node, conditions of the theorems.
 
     \b
     dpadmm check configs/quickstart.toml --ranks 5
     """
+    from dpadmm_mpi.conditions import conditions
     from dpadmm_mpi.configfile import load
     from dpadmm_mpi.plan import make_plan
     from dpadmm_mpi.tables import plan_report
@@ -183,7 +196,7 @@ def check(config: Path | None, overrides: tuple[str, ...], only: str | None, ran
         plan, _ = make_plan(job)
         if number:
             print()
-        print(plan_report(plan, assign_owners(plan.sizes, ranks)))
+        print(plan_report(plan, assign_owners(plan.sizes, ranks), conditions(plan, reference_norm, tau, beta)))
     return 0
 
 
@@ -252,4 +265,5 @@ def diff(a: Path, b: Path) -> int:
     return 1
 
 
-cli.add_command(data)
+for command in (data, audit, attack):
+    cli.add_command(command)

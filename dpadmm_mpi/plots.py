@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from dpadmm_mpi.attack import Attack
+from dpadmm_mpi.audit import Audit
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.results import Result, labels
 
@@ -17,11 +19,57 @@ EPSILON = {"linewidth": 0.9, "linestyle": (0, (5, 1.5, 1, 1.5))}
 FORMATS = ("png", "svg", "pdf")
 
 
+def audit_figure(audit: Audit, target: Path) -> None:
+    """Realised loss of the worst neighbour in every run over the iterations, and its distribution, against the accounts."""
+    plt = _start(target)
+    figure, (growth, spread) = plt.subplots(1, 2, figsize=(8.4, 3.4), layout="constrained")
+    result = audit.result
+    k = int(audit.worst.argmax())
+    t, node = np.append(0, audit.data_steps), audit.nodes[k]
+    per_run = audit.losses[k].max(axis=2)
+    for run in per_run:
+        growth.step(t, np.append(0, run), where="post", color=COLOURS[0], linewidth=0.6, alpha=0.35)
+    for account, label, style in (
+        ("bound", "P(t), the paper's", {}),
+        ("tight", "tighter pure bound", TIGHT),
+        ("epsilon", "epsilon", EPSILON),
+    ):
+        values = result[f"privacy/node_{account}"][:, node]
+        growth.plot(result.iteration, values, **{"color": COLOURS[1], **style}, label=label)
+        spread.axvline(values[-1], **{"color": COLOURS[1], **style})
+    growth.plot([], [], color=COLOURS[0], label="realised, one line per run")
+    growth.legend(frameon=False, fontsize=8, loc="upper left")
+    _label(growth, f"privacy loss of node {node}, worst neighbour of each run")
+    spread.hist(per_run[:, -1], bins=min(40, max(5, len(per_run) // 5)), color=COLOURS[0], alpha=0.75)
+    spread.set_title(f"at the end, {len(per_run)} runs", fontsize=9)
+    spread.set_xlabel("realised privacy loss")
+    _save(plt, figure, target)
+
+
+def attack_figure(attacks: Sequence[Attack], target: Path) -> None:
+    """Error of the reconstruction against the total privacy loss so far, mean and range over the runs."""
+    plt = _start(target)
+    figure, axis = plt.subplots(figsize=(5.6, 3.8), layout="constrained")
+    for index, attack in enumerate(attacks):
+        look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index % len(STYLES)]}
+        errors = np.maximum(attack.errors, 1e-17)
+        if np.isfinite(attack.bound).all():
+            axis.plot(attack.bound, errors.mean(axis=0), label=attack.name, marker="o", markersize=3, **look)
+            axis.fill_between(attack.bound, errors.min(axis=0), errors.max(axis=0), color=look["color"], alpha=0.18, lw=0)
+        else:
+            axis.axhline(errors[:, -1].mean(), label=f"{attack.name}: not private", **look)
+    axis.set_yscale("log")
+    if any(np.isfinite(attack.bound).all() for attack in attacks):
+        axis.set_xscale("log")
+    axis.set_xlabel("total privacy loss P(t) of the node so far")
+    axis.set_title("error of the reconstructed record (its norm is at most 1)", fontsize=9)
+    axis.legend(frameon=False, fontsize=8)
+    _save(plt, figure, target)
+
+
 def comparison(results: Sequence[Result], target: Path) -> None:
     """Loss and test error with mean and range over runs, and privacy, over the iterations."""
-    if target.suffix.lstrip(".").lower() not in FORMATS:
-        raise InputError(f'{target}: found the ending "{target.suffix}"; it must be one of .{", .".join(FORMATS)}')
-    plt = _pyplot()
+    plt = _start(target)
     has_test = any(np.isfinite(result.test_error).any() for result in results)
     panels = 3 if has_test else 2
     # A lone result is named in the title; several share one legend below, clear of the curves.
@@ -45,6 +93,10 @@ def comparison(results: Sequence[Result], target: Path) -> None:
         figure.legend(
             *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=min(len(results), 4), frameon=False
         )
+    _save(plt, figure, target)
+
+
+def _save(plt: Any, figure: Any, target: Path) -> None:
     try:
         figure.savefig(target, dpi=160)
     except OSError as error:
@@ -53,7 +105,10 @@ def comparison(results: Sequence[Result], target: Path) -> None:
         plt.close(figure)
 
 
-def _pyplot() -> Any:
+def _start(target: Path) -> Any:
+    """pyplot, in our style, if the target can be drawn."""
+    if target.suffix.lstrip(".").lower() not in FORMATS:
+        raise InputError(f'{target}: found the ending "{target.suffix}"; it must be one of .{", .".join(FORMATS)}')
     try:
         import matplotlib
     except ImportError:

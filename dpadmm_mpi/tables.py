@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi import schedules
 from dpadmm_mpi.algorithms.decentralised import METHODS
 from dpadmm_mpi.data.catalogue import Entry
 from dpadmm_mpi.data.store import Store
@@ -68,7 +67,7 @@ def status(result: Result) -> str:
     return "complete" if result.complete else "incomplete"
 
 
-def plan_report(plan: Plan, owner: NDArray[np.int64]) -> str:
+def plan_report(plan: Plan, owner: NDArray[np.int64], conditions: Sequence[str]) -> str:
     """What `dpadmm check` says about a configuration."""
     config, releases, degree = plan.config, plan.releases, plan.graph.degree
     method = METHODS[config.algorithm.method]
@@ -91,7 +90,7 @@ def plan_report(plan: Plan, owner: NDArray[np.int64]) -> str:
         *_totals(plan),
         "",
         "conditions",
-        *(f"  {line}" for line in _conditions(plan)),
+        *(f"  {line}" for line in conditions),
         *(f"note       {note}" for note in plan.notes),
     ]
     return "\n".join(lines)
@@ -172,26 +171,3 @@ def _span(values: NDArray[np.float64]) -> str:
     if np.isnan(values[0]):
         return "-"
     return f"{values[0]:.4g}" if values[0] == values[-1] else f"{values[0]:.4g} .. {values[-1]:.4g}"
-
-
-def _conditions(plan: Plan) -> list[str]:
-    r = plan.releases
-    lines = []
-    if privacy.needs_condition(r):
-        margin = privacy.condition_margin(r)
-        worst = int(np.argmin(margin))
-        verdict = "holds" if margin[worst] > 0 else "FAILS"
-        words = privacy.condition_in_words(r)
-        lines.append(f"{verdict}  2 c1 < {words}, margin {margin[worst]:.4g} at node {worst} (privacy)")
-    if plan.config.algorithm.method == "m-admm":
-        margin = (r.eta - r.theta).min(axis=0)
-        lines.append(
-            f"holds  eta(t+1) >= eta(t) >= theta > 0, margin {margin.min():.4g} at node {int(margin.argmin())} "
-            "(convergence, [M] Theorem 3.1)"
-        )
-    common = schedules.is_common(r.theta)
-    lines.append(
-        f"{'holds' if common else 'FAILS'}  one dual step for all nodes (the duals then add up to zero, and consensus is at "
-        "the optimum)"
-    )
-    return lines

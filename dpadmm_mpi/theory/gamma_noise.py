@@ -47,10 +47,14 @@ def survival(loss: Array, c: float, features: int, on_release: bool) -> Array:
         return (loss < c).astype(np.float64)
     u, weight = _radius_cells(features)
     x = (loss / c)[:, None] + ((loss**2 - c**2) / (2.0 * c))[:, None] / u[None, :]
-    plane_tail = (1.0 - np.clip(x, 0.0, 1.0) ** 2) ** ((features - 2) / 2.0)
-    tail = _cosine_tail(x, features) if on_release else plane_tail
+    tail = _cosine_tail(x, features) if on_release else _plane_tail(x, features)
     tail[loss >= c] = 0.0
     return np.asarray(tail @ weight)
+
+
+def _plane_tail(x: Array, features: int) -> Array:
+    """P(b > x) for the share b of a uniform direction's length that lies in a plane."""
+    return np.asarray((1.0 - np.clip(x, 0.0, 1.0) ** 2) ** ((features - 2) / 2.0))
 
 
 def _cosine_tail(x: Array, features: int) -> Array:
