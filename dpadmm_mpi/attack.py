@@ -104,7 +104,9 @@ def _reconstruct(v: Array, f: Array, scale: Array, loss: Loss, weight: float) ->
         return (-scale[:, None, None] * blocks).reshape(-1, len(z))
 
     starts = [length * direction for length in (0.25, 0.5, 1.0)]
-    options = {"method": "lm", "xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "max_nfev": 200}
-    fits = [least_squares(residual, start, jac=jacobian, **options) for start in starts]
+    fits = [
+        least_squares(residual, start, jac=jacobian, method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=100)
+        for start in starts
+    ]
     z = min(fits, key=lambda fit: fit.cost).x
     return np.asarray(z / max(1.0, float(np.linalg.norm(z))))

@@ -184,14 +184,14 @@ def test_without_noise_the_attack_rebuilds_the_record(tmp_path, method):
 def test_with_noise_the_record_hides_among_others(tmp_path):
     """At P <= 1 the true record's rank among 100 is like chance, and the rebuilt one is far off."""
     for method, perturbation in (("r-admm", "objective"), ("m-admm", "penalty")):
-        raw = target_of_attack(method, {"perturbation": perturbation, "target": 1.0}, runs=30)
+        raw = target_of_attack(method, {"perturbation": perturbation, "target": 1.0}, runs=20)
         dpadmm_mpi.run(raw, tmp_path / f"{method}.h5")
         ranks, errors = [], []
-        for record in (0, 5, 11, 40):
+        for record in (0, 11, 40):
             found = attack(tmp_path / f"{method}.h5", 1, record)
             ranks.append(found.ranks.mean())
             errors.append(found.errors[:, -1].mean())
-        # The mean of 120 uniform ranks has a standard error of 2.6; records differ in norm, so not each is a fair draw.
+        # The mean of 60 uniform ranks has a standard error of 3.7; records differ in norm, so not each is a fair draw.
         assert 35 < np.mean(ranks) < 66
         assert min(errors) > 0.3
 
