@@ -37,7 +37,7 @@ def test_against_monte_carlo(rng, d, c, K, on_release):
         return  # no randomness left: see test_small_dimension
     total = sum(sample(rng, c, d, 1_000_000, on_release) for _ in range(K))
     steps = np.full(K, c)
-    rounding = K * c / np.clip(gamma_noise.BINS / np.sqrt(K), 500, 4000)
+    rounding = K * c / gamma_noise.bins(steps)
     for delta in (1e-2, 1e-3):
         epsilon = gamma_noise.composed_epsilon(steps, d, on_release, delta, every_step=False)[0]
         loss = np.maximum(1 - np.exp(epsilon - total), 0)
