@@ -31,8 +31,8 @@ def test_run_check_show(config, write_toml, tmp_path):
         "mr-admm objective: valid",
         "edges, 6 nodes, 6 edges, degrees 1 to 4",
         "3 ranks host",
-        "P(6) = ",
-        "holds  2 c1 <",
+        "total      the paper's bound: ",
+        "holds  privacy: 2 c1 <",
     ):
         assert text in check.stdout
     run = command("run", path, "-o", tmp_path / "a.h5")
