@@ -12,7 +12,6 @@ from dpadmm_mpi import metrics
 from dpadmm_mpi.algorithms.decentralised import Decentralised, State
 from dpadmm_mpi.config import Config
 from dpadmm_mpi.data.dataset import Dataset, Loader, TestSet
-from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.graphs import NeighbourSum
 from dpadmm_mpi.newton import Point
 from dpadmm_mpi.optimum import centralised_optimum
@@ -126,7 +125,7 @@ def _new_recorder(
     record = recorder.create(output, plan, force)
     try:
         record.describe(dataset, owner, hosts, mpi)
-    except RunError:
+    except BaseException:
         record.discard()
         raise
     return record

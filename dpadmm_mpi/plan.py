@@ -4,6 +4,7 @@ Graph, shard sizes, schedules, calibration, privacy: whatever cannot work is ref
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,12 @@ class Plan:
     features: int
     settings: Settings
     releases: Releases
-    ledger: Ledger
     notes: tuple[str, ...]  # what the user should know about this configuration
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The accounts, when somebody asks: rank 0 for the record, nobody else."""
+        return privacy.ledger(self.releases, self.config.privacy.delta)
 
     @property
     def ridge(self) -> float:
@@ -98,7 +103,6 @@ def make_plan(config: Config) -> tuple[Plan, Dataset]:
         features=dataset.features,
         settings=_settings(config, graph, dataset, releases),
         releases=releases,
-        ledger=privacy.ledger(releases, config.privacy.delta),
         notes=tuple(notes),
     )
     return plan, dataset

@@ -91,10 +91,18 @@ def epsilon(r: Releases, delta: float) -> Array:
     one, and from the moments before it. Both are upper bounds, and so is the tighter pure bound: the smallest counts.
     """
     cost = tight_cost(r)
-    pure = cost.total(r.alpha)
-    if r.perturbation == "none" or not np.isfinite(pure).all():
-        return over_iterations(pure, r)
-    c = cost.slope * r.alpha  # alpha times the largest shift by one record, in units of the noise
+    total = np.cumsum(cost.total(r.alpha), axis=0)
+    finite = np.isfinite(total[-1])
+    if finite.any():
+        total[:, finite] = np.minimum(total[:, finite], _random_epsilon(r, cost, delta, finite))
+    # What bounds a later iteration bounds an earlier one too.
+    total = np.minimum.accumulate(total[::-1], axis=0)[::-1]
+    return _spread(total, r)
+
+
+def _random_epsilon(r: Releases, cost: StepCost, delta: float, nodes: NDArray[np.bool_]) -> Array:
+    """After each data step of the given nodes: the account of the random loss plus the determinant terms."""
+    c = (cost.slope * r.alpha)[:, nodes]  # alpha times the largest shift by one record, in units of the noise
     columns, node = np.unique(c, axis=1, return_inverse=True)  # equal nodes once
     on_release = r.perturbation == "primal"
     random = moment_epsilon(columns, r.features, on_release, delta)
@@ -103,19 +111,20 @@ def epsilon(r: Releases, delta: float) -> Array:
         for k, column in enumerate(columns.T):
             composed = composed_epsilon(column, r.features, on_release, delta, every_step)
             random[-len(composed) :, k] = np.minimum(random[-len(composed) :, k], composed)
-    total = np.minimum(random[:, node.ravel()] + np.cumsum(cost.fixed, axis=0), np.cumsum(pure, axis=0))
-    # What bounds a later iteration bounds an earlier one too.
-    total = np.minimum.accumulate(total[::-1], axis=0)[::-1]
-    return over_iterations(np.diff(total, axis=0, prepend=0.0), r)
+    return random[:, node.ravel()] + np.cumsum(cost.fixed[:, nodes], axis=0)
 
 
 def over_iterations(cost: Array, r: Releases) -> Array:
     """P_i(t), (T+1, N): the sum of the data steps up to t, from P_i(0) = 0; a run without noise is inf throughout."""
+    return _spread(np.cumsum(cost, axis=0), r)
+
+
+def _spread(total: Array, r: Releases) -> Array:
+    """Totals after each data step, (K, N), as totals after each iteration, (T+1, N)."""
     if r.perturbation == "none":
         return np.full((r.iterations + 1, r.nodes), np.inf)
-    per_iteration = np.zeros((r.iterations + 1, r.nodes))
-    per_iteration[r.data_steps] = cost
-    return np.cumsum(per_iteration, axis=0)
+    steps_before = np.searchsorted(r.data_steps, np.arange(r.iterations + 1), side="right")
+    return np.vstack([np.zeros((1, r.nodes)), total])[steps_before]
 
 
 def condition_margin(r: Releases) -> Array:

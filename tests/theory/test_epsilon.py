@@ -131,6 +131,16 @@ def test_moments_between_the_tabulated_values_are_rounded_up(monkeypatch):
     assert coarse[-1] <= 1.1 * fine[-1]
 
 
+def test_a_node_without_a_bound_does_not_spoil_the_others():
+    """x >= 1 at one node: infinite there, and the others' epsilon is their own."""
+    r = releases(N=3, K=4, C=1.0, eta=0.001)
+    broken = replace(r, B=np.array([8000.0, 1.0, 8000.0]), rho=0.01)
+    found = privacy.epsilon(broken, 1e-5)[-1]
+    alone = privacy.epsilon(replace(broken, B=np.full(3, 8000.0)), 1e-5)[-1]
+    assert np.isinf(found[1])
+    assert np.array_equal(found[[0, 2]], alone[[0, 2]])
+
+
 def test_equal_nodes_are_computed_once(monkeypatch):
     calls = []
     original = privacy.composed_epsilon
