@@ -60,8 +60,9 @@ def test_loss_of_one_step_by_hand(tmp_path):
     report = audit(tmp_path / "o.h5", node=1, record=2)
     view = read_transcript(tmp_path / "o.h5").view(1)
     z = view.rows[:, 0]
-    changed = z.copy()
-    changed[2] = -z[2]
+    flipped, stretched = z.copy(), z.copy()
+    flipped[2], stretched[2] = -z[2], -np.sign(z[2])
+    assert abs(z[2]) < 0.9  # so that the stretched record changes the determinant
     for run in range(5):
         f = report.result["trajectory"][run, 1, 1, 0]
 
@@ -71,7 +72,8 @@ def test_loss_of_one_step_by_hand(tmp_path):
             slope = 2 / 9 * np.sum(p * (1 - p) * rows**2) + 0.5 + 2
             return -2.0 * abs(e) + np.log(slope)
 
-        assert report.losses[0, run, 0, 0] == pytest.approx(log_density(z) - log_density(changed), abs=1e-8)
+        for pair, changed in enumerate((flipped, stretched)):
+            assert report.losses[0, run, 0, pair] == pytest.approx(log_density(z) - log_density(changed), abs=1e-8)
 
 
 def planted(monkeypatch, fault):
