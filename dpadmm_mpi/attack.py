@@ -65,7 +65,7 @@ def _evidence(transcript: Transcript, known: Array, run: int, node: int) -> tupl
     """v(t) and f(t) of every data step, and how strongly each counts: the noise's own scale."""
     plan, result = transcript.plan, transcript.result
     B = plan.releases.B[node]
-    rest = NodeProblem(known, plan.loss, plan.config.problem.C * len(known) / B, plan.ridge)  # the same weight C/B per record
+    rest = NodeProblem(known, plan.loss, plan.releases.C * len(known) / B, plan.ridge)  # the same weight C/B per record
     degrees = plan.graph.degree[:, None].astype(np.float64)
     vs, fs, scales = [], [], []
     for t in plan.releases.data_steps:

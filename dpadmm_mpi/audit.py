@@ -8,6 +8,7 @@ own records D and for a neighbour D^ (record n of node i replaced), how likely e
 with mu = rho/N + 2 eta V; with noise on the release e^ - e is the distance of the two argmins, and there is no determinant.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi import configfile
 from dpadmm_mpi.algorithms.decentralised import State, kkt_gradient, recycled_step
+from dpadmm_mpi.config import DECENTRALISED
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.graphs import NeighbourSum
+from dpadmm_mpi.families.decentralised import DecentralisedPlan
+from dpadmm_mpi.graphs import IncomingSum
 from dpadmm_mpi.mechanisms import PERTURBATIONS
 from dpadmm_mpi.plan import Plan, make_plan
 from dpadmm_mpi.problem import DENSE_HESSIAN, NodeProblem
@@ -28,6 +31,8 @@ from dpadmm_mpi.theory import privacy
 Array = NDArray[np.float64]
 
 SIGNIFICANCE = 1e-6  # of a statistical finding; a sound run gives a false alarm this rarely
+ACCOUNTS = {"bound": "P_i(T)", "tight": "tight", "epsilon": "epsilon"}
+AGAINST = "bound"  # what the worst loss is shown as a share of
 DELTAS = (0.1, 0.03, 0.01)  # at which the distribution of the loss over runs is compared with the account
 
 
@@ -51,20 +56,12 @@ def audit(path: Path, candidates: int = 20, node: int | None = None, record: int
     """Audit a file with a trajectory: one record of one node, or `candidates` records of every node (or of `node`)."""
     transcript = read_transcript(path)
     plan, result = transcript.plan, transcript.result
-    if plan.config.privacy.perturbation == "none":
-        raise InputError(f"{path}: a run without noise has an infinite privacy loss; there is nothing to audit")
-    if record is not None and node is None:
-        raise InputError("--record: say the node that has it, with --node")
-    nodes = list(range(plan.graph.nodes)) if node is None else [node]
-    if node is not None and not 0 <= node < plan.graph.nodes:
-        raise InputError(f"--node {node}: there are the nodes 0 to {plan.graph.nodes - 1}")
+    nodes = nodes_to_audit(plan, path, node, record)
+    candidates = min(candidates, int(plan.sizes[nodes].min()))
     losses, noises = [], []
     for i in nodes:
         view = transcript.view(i)
-        if record is not None and not 0 <= record < len(view.rows):
-            raise InputError(f"--record {record}: node {i} has the records 0 to {len(view.rows) - 1}")
-        chosen = np.array([record]) if record is not None else view.longest(candidates)
-        loss, noise = view.losses(chosen)
+        loss, noise = view.losses(records_to_replace(view.rows, i, record, candidates))
         losses.append(loss)
         noises.append(noise)
     stacked = np.cumsum(np.stack(losses), axis=2)
@@ -73,12 +70,31 @@ def audit(path: Path, candidates: int = 20, node: int | None = None, record: int
     return Audit(result, nodes, stacked, plan.releases.data_steps, findings)
 
 
+def nodes_to_audit(plan: Plan, path: Path, node: int | None, record: int | None) -> list[int]:
+    if plan.config.privacy.perturbation == "none":
+        raise InputError(f"{path}: a run without noise has an infinite privacy loss; there is nothing to audit")
+    if record is not None and node is None:
+        raise InputError("--record: say the node that has it, with --node")
+    if node is not None and not 0 <= node < plan.nodes:
+        raise InputError(f"--node {node}: there are the nodes 0 to {plan.nodes - 1}")
+    return list(range(plan.nodes)) if node is None else [node]
+
+
+def records_to_replace(rows: Array, node: int, record: int | None, candidates: int) -> NDArray[np.int64]:
+    """The one asked for, or those with the largest norms, which can shift the most."""
+    if record is None:
+        return np.argsort(-np.linalg.norm(rows, axis=1), kind="stable")[:candidates]
+    if not 0 <= record < len(rows):
+        raise InputError(f"--record {record}: node {node} has the records 0 to {len(rows) - 1}")
+    return np.array([record])
+
+
 @dataclass(frozen=True)
 class Transcript:
     """A recorded run with everything that was released, and the records that it came from."""
 
     result: Result
-    plan: Plan
+    plan: DecentralisedPlan
     dataset: Any
     neighbour_sums: Array  # (R, T+1, N, d)
     duals: Array  # (R, T+1, N, d), rebuilt from the released values
@@ -91,21 +107,26 @@ class Transcript:
     def states(self, run: int, t: int) -> State:
         """What all nodes held after iteration t."""
         primal = self.result["trajectory"][run, t]
-        return State(primal, self.duals[run, t], self.neighbour_sums[run, t], np.zeros_like(primal))
+        unused = np.zeros_like(primal)
+        return State(primal, self.duals[run, t], self.neighbour_sums[run, t], gradient=unused, residual=unused)
 
 
 def read_transcript(path: Path) -> Transcript:
-    result = load(path)
+    result, config = load(path), configfile.load(path).configs[0]
+    if config.algorithm.method not in DECENTRALISED:
+        methods = ", ".join(DECENTRALISED)
+        raise InputError(f"{path}: a run of {config.algorithm.method}, but this is for the decentralised methods: {methods}")
     if "trajectory" not in result:
         raise InputError(f"{path}: holds no trajectory; run again with record.trajectory = true")
     if not result.complete:
         raise InputError(f"{path}: the run is not complete")
-    plan, dataset = make_plan(configfile.load(path).configs[0])
+    plan, dataset = make_plan(config)
+    assert isinstance(plan, DecentralisedPlan)
     if plan.features > DENSE_HESSIAN:
         raise InputError(f"{path}: {plan.features} features are too many for this; up to {DENSE_HESSIAN} are possible")
     f = result["trajectory"]
-    everyone = np.arange(plan.graph.nodes)
-    neighbour_sum = NeighbourSum(plan.graph, everyone, everyone)
+    everyone = np.arange(plan.nodes)
+    neighbour_sum = IncomingSum(plan.graph.channels["edges"], everyone, everyone)
     sums = np.stack([[neighbour_sum(step) for step in run] for run in f])
     duals = np.zeros_like(f)
     degree = plan.graph.degree[:, None].astype(np.float64)
@@ -126,11 +147,7 @@ class NodeView:
     @property
     def weight(self) -> float:
         """C/B, of one record."""
-        return self.transcript.plan.config.problem.C / len(self.rows)
-
-    def longest(self, count: int) -> NDArray[np.int64]:
-        """The records with the largest norms, which can shift the most."""
-        return np.argsort(-np.linalg.norm(self.rows, axis=1), kind="stable")[:count]
+        return self.transcript.plan.releases.C / len(self.rows)
 
     def losses(self, chosen: NDArray[np.int64]) -> tuple[Array, Array]:
         """(losses of every run, data step and neighbour; noise of every run and data step).
@@ -142,10 +159,10 @@ class NodeView:
         rows = self.rows[chosen]
         norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
         replaced, replacing = np.concatenate([chosen, chosen]), np.concatenate([-rows, -rows / norms])
-        problem = NodeProblem(self.rows, plan.loss, plan.config.problem.C, plan.ridge)
+        problem = NodeProblem(self.rows, plan.loss, plan.releases.C, plan.ridge)
         degrees = plan.graph.degree[:, None].astype(np.float64)
         degree = float(degrees[self.node, 0])
-        perturbation = PERTURBATIONS[plan.config.privacy.perturbation]
+        perturbation = PERTURBATIONS[plan.releases.perturbation]
         losses, noises = [], []
         for run in range(len(result["run"])):
             for t in plan.releases.data_steps:
@@ -200,7 +217,7 @@ class NodeView:
         return f - argmin, np.array(shifts)
 
 
-def _noise_findings(plan: Plan, nodes: list[int], noise: Array) -> list[str]:
+def _noise_findings(plan: DecentralisedPlan, nodes: list[int], noise: Array) -> list[str]:
     """The noise is what the accounts assume: norm Gamma(d, 1/alpha), fresh in every step, node and run."""
     from scipy import stats
 
@@ -214,11 +231,16 @@ def _noise_findings(plan: Plan, nodes: list[int], noise: Array) -> list[str]:
             f"the noise is not Gamma({plan.features}, 1/alpha) in norm (p = {p:.1e}): its mean times alpha is "
             f"{norms.mean():.4g}, but {plan.features} is claimed"
         )
-    order = np.lexsort(scaled.T)
-    close = np.linalg.norm(np.diff(scaled[order], axis=0), axis=1) < 1e-7 * norms[order][1:]
-    if close.any():
-        findings.append(f"noise is used again: {close.sum()} of {len(scaled)} noise vectors occur more than once")
-    return findings
+    return [*findings, *repetition_findings(scaled)]
+
+
+def repetition_findings(noise: Array) -> list[str]:
+    """Every noise vector, a row, is fresh."""
+    order = np.lexsort(noise.T)
+    close = np.linalg.norm(np.diff(noise[order], axis=0), axis=1) < 1e-7 * np.linalg.norm(noise[order][1:], axis=1)
+    if not close.any():
+        return []
+    return [f"noise is used again: {close.sum()} of {len(noise)} noise vectors occur more than once"]
 
 
 def _recycling_findings(transcript: Transcript) -> list[str]:
@@ -242,8 +264,6 @@ def _recycling_findings(transcript: Transcript) -> list[str]:
 
 def _loss_findings(transcript: Transcript, nodes: list[int], losses: Array) -> list[str]:
     """No realised loss above a pure bound, and a distribution over the runs that fits the (epsilon, delta) account."""
-    from scipy import stats
-
     result, plan = transcript.result, transcript.plan
     steps = plan.releases.data_steps
     findings = []
@@ -256,13 +276,20 @@ def _loss_findings(transcript: Transcript, nodes: list[int], losses: Array) -> l
                 f"node {nodes[int(k)]} lost {losses[k, run, step].max():.4g} by iteration {steps[step]} of run {run}, more "
                 f"than the {'paper' if name == 'bound' else 'tighter'} bound {allowed[k, 0, step, 0]:.4g}"
             )
-    runs, pairs = losses.shape[1], losses.shape[3]
+    return findings + distribution_findings(losses[:, :, -1], lambda delta: privacy.epsilon(plan.releases, delta)[-1, nodes])
+
+
+def distribution_findings(losses: Array, epsilon_at: Callable[[float], Array]) -> list[str]:
+    """The losses at the end, (nodes, runs, pairs), against the (epsilon, delta) account at several delta."""
+    from scipy import stats
+
+    nodes, runs, pairs = losses.shape
+    findings = []
     for delta in DELTAS:
         # delta >= E[(1 - exp(epsilon - L))_+] allows L >= epsilon + ln 2 with probability 2 delta at most.
-        epsilon = privacy.epsilon(plan.releases, delta)[-1, nodes]
-        above = (losses[:, :, -1] >= (epsilon + np.log(2.0))[:, None, None]).sum(axis=1)
+        above = (losses >= (epsilon_at(delta) + np.log(2.0))[:, None, None]).sum(axis=1)
         p = stats.binom.sf(above.max() - 1, runs, 2.0 * delta)
-        if above.max() > 0 and p < SIGNIFICANCE / (len(nodes) * pairs):
+        if above.max() > 0 and p < SIGNIFICANCE / (nodes * pairs):
             findings.append(
                 f"{above.max()} of {runs} runs lose more than epsilon + ln 2 at delta = {delta:g}, which is incompatible with "
                 f"a probability of {2 * delta:g}"

@@ -6,7 +6,7 @@ The Lipschitz constant of a node's gradient is taken at its largest for records 
 import numpy as np
 
 from dpadmm_mpi import schedules
-from dpadmm_mpi.plan import Plan
+from dpadmm_mpi.families.decentralised import DecentralisedPlan as Plan
 from dpadmm_mpi.theory import convergence, privacy, sample_size
 
 LARGEST_NETWORK = 300  # nodes up to which eigenvalues are computed

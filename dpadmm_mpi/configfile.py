@@ -7,13 +7,21 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpadmm_mpi.config import CHOICES, Config, parse
+from dpadmm_mpi.choices import CHOICES, perturbations
+from dpadmm_mpi.config import DECENTRALISED, GAUSSIAN, Config
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.parsing import parse
 
-PATH_KEYS = (("data", "path"), ("data", "test_path"), ("network", "path"))
+PATH_KEYS = (("data", "path"), ("data", "test_path"), ("network", "path"), ("problem", "map_path"))
 
 # Two ways to say the same thing: naming one leaves an inherited other behind.
-ALTERNATIVES = {("privacy", "alpha"): "target", ("privacy", "target"): "alpha", ("data", "sizes"): "split"}
+ALTERNATIVES = {
+    ("privacy", "alpha"): ("target", "target_account"),
+    ("privacy", "noise_std"): ("target", "target_account"),
+    ("privacy", "target"): ("alpha", "noise_std"),
+    ("data", "sizes"): ("split",),
+}
+NOISE_KEYS = ("perturbation", "alpha", "noise_std", "target", "target_account")
 
 
 def _is_shape_only(value: Any) -> bool:
@@ -152,24 +160,56 @@ def _overlay(base: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     """`extra` on top of `base`, key by key within a section.
 
     An inherited key that a new choice gives no meaning to is left behind: a variant with method = "admm" does not
-    inherit the gamma of "r-admm".
+    inherit the gamma of "r-admm", and one with method = "ps-admm" neither the graph nor another kind of noise.
     """
+    base = _without_strange_noise(base, extra)
     merged = dict(base)
-    for name, table in extra.items():
-        inherited = base.get(name)
-        if not (isinstance(table, dict) and isinstance(inherited, dict)):
+    for name in dict.fromkeys([*base, *extra]):
+        table, inherited = extra.get(name, {}), base.get(name)
+        if isinstance(table, dict) and isinstance(inherited, dict):
+            kept = {key: value for key, value in inherited.items() if not _left_behind(name, key, value, extra)}
+            merged[name] = kept | table
+        elif name in extra:
             merged[name] = table
-            continue
-        merged[name] = {key: value for key, value in inherited.items() if not _left_behind(name, key, value, table)} | table
     return merged
 
 
-def _left_behind(section: str, key: str, inherited: Any, table: dict[str, Any]) -> bool:
+def _without_strange_noise(base: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """`base` without noise that the method of `extra` does not take. Noise is never lost without a word: a method that has
+    none by its definition is one, and so is a method that cannot do without; any other must say what it takes instead.
+    """
+    method, privacy = _entry(extra, "algorithm", "method"), base.get("privacy")
+    if not isinstance(method, str) or not isinstance(privacy, dict):
+        return base
+    inherited = privacy.get("perturbation")
+    if inherited is None and _entry(base, "algorithm", "method") in GAUSSIAN:
+        inherited = "gaussian"
+    if inherited in (None, "none") or inherited in perturbations(method):
+        return base
+    if method in DECENTRALISED and _entry(extra, "privacy", "perturbation") is None:
+        raise InputError(
+            f'privacy.perturbation: "{inherited}" is inherited, but {method} does not take it; say what it takes, or '
+            'perturbation = "none" for a run without noise'
+        )
+    return {**base, "privacy": {key: value for key, value in privacy.items() if key not in NOISE_KEYS}}
+
+
+def _entry(raw: dict[str, Any], section: str, key: str) -> Any:
+    table = raw.get(section)
+    return table.get(key) if isinstance(table, dict) else None
+
+
+def _left_behind(section: str, key: str, inherited: Any, extra: dict[str, Any]) -> bool:
+    table = extra.get(section, {})
     for new, value in table.items():
-        if ALTERNATIVES.get((section, new)) == key and not _is_shape_only(value) and not _is_shape_only(inherited):
+        alternatives = ALTERNATIVES.get((section, new), ())
+        if key in alternatives and not _is_shape_only(value) and not _is_shape_only(inherited):
             return True
-    selector, takers = CHOICES.get(f"{section}.{key}", ("", {}))
-    return isinstance(table.get(selector), str) and table[selector] not in takers
+    if f"{section}.{key}" not in CHOICES:
+        return False
+    selector, takers = CHOICES[f"{section}.{key}"]
+    choice = _entry(extra, *selector.split("."))
+    return isinstance(choice, str) and choice not in takers
 
 
 def _with_absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -16,3 +16,10 @@ class InputError(DpadmmError):
 
 class RunError(DpadmmError):
     """Something failed while running: a solve, a write, a rank."""
+
+
+class Stopped(DpadmmError):
+    """A signal or the walltime ended the run after some iteration, with a checkpoint to go on from."""
+
+    exit_code = 75
+    everywhere = True

@@ -17,18 +17,37 @@ DRAWS = 1000  # of a random graph, before giving up on a connected one
 
 
 @dataclass(frozen=True)
-class Graph:
-    """A connected undirected graph on nodes 0..N-1; what a rank needs of it, without networkx."""
+class Channel:
+    """Who sends to whom in one exchange; places are numbered 0..P-1."""
 
-    neighbours: tuple[tuple[int, ...], ...]  # of each node, ascending
+    receivers: tuple[tuple[int, ...], ...]  # of each place, ascending
+
+    @property
+    def senders(self) -> tuple[tuple[int, ...], ...]:
+        incoming: list[list[int]] = [[] for _ in self.receivers]
+        for sender, receivers in enumerate(self.receivers):
+            for receiver in receivers:
+                incoming[receiver].append(sender)
+        return tuple(map(tuple, incoming))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A connected undirected graph on nodes 0..N-1, or N nodes around a hub; what a rank needs of it, without networkx.
+
+    The hub (a server, a curator) has no records. It is place N, behind the nodes.
+    """
+
+    neighbours: tuple[tuple[int, ...], ...]  # of each place, ascending
+    has_hub: bool = False
 
     @property
     def nodes(self) -> int:
-        return len(self.neighbours)
+        return len(self.neighbours) - self.has_hub
 
     @property
     def degree(self) -> Ints:
-        return np.array([len(nb) for nb in self.neighbours], dtype=np.int64)
+        return np.array([len(nb) for nb in self.neighbours[: self.nodes]], dtype=np.int64)
 
     @property
     def edges(self) -> Ints:
@@ -36,9 +55,26 @@ class Graph:
         pairs = [(i, j) for i, nb in enumerate(self.neighbours) for j in nb if i < j]
         return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
+    @property
+    def channels(self) -> dict[str, Channel]:
+        """Along all edges both ways; or up to the hub, and down from it."""
+        if not self.has_hub:
+            return {"edges": Channel(self.neighbours)}
+        hub = self.nodes
+        return {
+            "up": Channel((*(((hub,),) * hub), ())),
+            "down": Channel((*(((),) * hub), tuple(range(hub)))),
+        }
+
+
+def star_with_hub(nodes: int) -> Graph:
+    return Graph((*(((nodes,),) * nodes), tuple(range(nodes))), has_hub=True)
+
 
 def build(network: Network, seed: int) -> Graph:
-    """The graph of a configuration; a disconnected one is refused with its components."""
+    """The graph of a configuration; a disconnected one is refused with its components. Without a name, a star with a hub."""
+    if network.graph is None:
+        return star_with_hub(int(network.nodes or 0))
     import networkx as nx
 
     if network.graph == "edges":
@@ -48,7 +84,7 @@ def build(network: Network, seed: int) -> Graph:
     elif network.graph in ("random", "regular", "small-world", "scale-free"):
         return _draw_connected(network, seed)
     else:
-        drawn = _fixed(network.graph, int(network.nodes or 0))
+        drawn = _fixed(str(network.graph), int(network.nodes or 0))
     if not nx.is_connected(drawn):
         raise InputError(f"network: the graph is not connected; its components are {_components(drawn)}")
     return _freeze(drawn)
@@ -86,7 +122,7 @@ def _draw_connected(network: Network, seed: int) -> Graph:
     }
     for attempt in range(DRAWS):
         draw = int(generator(seed, Purpose.GRAPH, iteration=attempt).integers(2**31))
-        drawn = makers[network.graph](draw)
+        drawn = makers[str(network.graph)](draw)
         if nx.is_connected(drawn):
             return _freeze(drawn)
     knob = "probability" if network.graph == "random" else "degree"
@@ -132,22 +168,23 @@ def _freeze(graph: Any) -> Graph:
     return Graph(tuple(tuple(sorted(int(j) for j in graph.neighbors(i))) for i in range(graph.number_of_nodes())))
 
 
-class NeighbourSum:
-    """sum_{j in nb(i)} of known rows, for the nodes of one rank, always in ascending order of j."""
+class IncomingSum:
+    """Sum of what the places of one rank receive over a channel, always in ascending order of the senders."""
 
-    def __init__(self, graph: Graph, nodes: Ints, known: Ints) -> None:
-        position = np.full(graph.nodes, -1, dtype=np.int64)
+    def __init__(self, channel: Channel, places: Ints, known: Ints) -> None:
+        senders = channel.senders
+        position = np.full(len(senders), -1, dtype=np.int64)
         position[known] = np.arange(len(known))
-        # The k-th neighbours of all nodes that have one: a pass over k adds them up without a loop over nodes.
-        deepest = max((len(graph.neighbours[i]) for i in nodes), default=0)
+        # The k-th senders of all places that have one: a pass over k adds them up without a loop over places.
+        deepest = max((len(senders[i]) for i in places), default=0)
         self._passes = []
         for k in range(deepest):
-            rows = np.array([row for row, i in enumerate(nodes) if len(graph.neighbours[i]) > k], dtype=np.int64)
-            self._passes.append((rows, position[[graph.neighbours[nodes[row]][k] for row in rows]]))
-        self._nodes = len(nodes)
+            rows = np.array([row for row, i in enumerate(places) if len(senders[i]) > k], dtype=np.int64)
+            self._passes.append((rows, position[[senders[places[row]][k] for row in rows]]))
+        self._places = len(places)
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        total = np.zeros((self._nodes, values.shape[1]))
+        total = np.zeros((self._places, values.shape[1]))
         for rows, sources in self._passes:
             total[rows] += values[sources]
         return total

@@ -1,6 +1,9 @@
 """How this process was started: alone, or as one of several by an MPI launcher. Looks at the environment only."""
 
+import ctypes
 import os
+import signal
+import sys
 from collections.abc import Mapping
 
 from dpadmm_mpi.errors import InputError
@@ -8,6 +11,7 @@ from dpadmm_mpi.errors import InputError
 # What launchers tell the processes that they start: Open MPI and relatives, MPICH and relatives, Slurm.
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+_PR_SET_PDEATHSIG = 1
 
 
 def _first_number(names: tuple[str, ...], environment: Mapping[str, str]) -> tuple[str, int] | None:
@@ -62,3 +66,12 @@ def refuse_strangers(mpi_size: int, library: str, environment: Mapping[str, str]
             "library do not belong together; use the mpiexec of that library, or `srun --mpi=...` with a plug-in that "
             "it knows, or --serial for a single process"
         )
+
+
+def end_with_the_launcher() -> None:
+    """Linux: a killed launcher takes its ranks with it instead of leaving them waiting for each other.
+
+    At once: without a launcher MPI cannot be ended in good order, and the last checkpoint is safe.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.streams import Generator, Purpose, generator
+from dpadmm_mpi.streams import Purpose, generators
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def unit_noise(rng: Generator, features: int) -> Array:
-    """e for alpha = 1; e / alpha is the noise for any other alpha."""
-    direction = rng.standard_normal(features)
-    return rng.standard_gamma(features) * direction / np.linalg.norm(direction)
-
-
 def noise(seed: int, run: int, nodes: Ints, iteration: int, alpha: Array, features: int) -> Array:
-    """e_i(t), one row per node, each from its own address."""
-    rows = [unit_noise(generator(seed, Purpose.NOISE, run, int(i), iteration), features) for i in nodes]
-    return np.stack(rows) / alpha[:, None]
+    """e_i(t), one row per node, each from its own address: Gamma(d) times a normal vector of length 1, over alpha."""
+    direction = np.empty((len(nodes), features))
+    radius, length = np.empty((len(nodes), 1)), np.empty((len(nodes), 1))
+    for k, rng in enumerate(generators(seed, Purpose.NOISE, run, nodes, iteration)):
+        row = direction[k]
+        rng.standard_normal(out=row)
+        radius[k] = rng.standard_gamma(features)
+        length[k] = np.sqrt(row @ row)
+    return radius * direction / length / alpha[:, None]
 
 
 @dataclass(frozen=True)
@@ -81,3 +81,41 @@ class Releases:
     def curvature(self) -> Array:
         """Strong convexity rho/N + 2 eta_i V_i of the objective that a data step minimises, (K, N)."""
         return self.rho / self.nodes + 2.0 * self.eta * self.V
+
+
+@dataclass(frozen=True)
+class StarReleases:
+    """Everything that N providers release in K outer iterations of S inner steps ([S] Algorithm 2): S noisy gradients each.
+
+    Glossary: M record counts, (N,); G Lipschitz constant of one record's loss; noise_std is sigma, the same for all providers
+    and steps, 0 for none.
+    """
+
+    iterations: int  # K
+    inner_steps: int  # S
+    M: Array
+    noise_std: float
+    features: int  # p
+    G: float = 1.0
+
+    @property
+    def nodes(self) -> int:
+        return len(self.M)
+
+
+@dataclass(frozen=True)
+class CuratedReleases:
+    """Everything that the curator of n records in `nodes` shards releases in T iterations ([C] Algorithms 2 and 3).
+
+    Glossary: noise_std is sigma, of the noise added to the mean gradient, 0 for none; c bounds the gradient of one record's
+    loss; mu splits epsilon in [C] Theorem 1; u0_as_printed: u_0 comes from the exact gradient.
+    """
+
+    iterations: int  # T
+    records: int  # n
+    nodes: int
+    noise_std: float
+    features: int  # d1
+    c: float = 1.0
+    mu: float = 0.5
+    u0_as_printed: bool = False

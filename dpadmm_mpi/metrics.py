@@ -13,11 +13,10 @@ def consensus_error(primals: Array) -> float:
     return float(np.mean(np.linalg.norm(primals - primals.mean(axis=0), axis=1)))
 
 
-def test_error(primals: Array, test: TestSet | None) -> float:
-    """Share of the test records that the mean classifier gets wrong, where 0 predicts +1; nan without test records."""
+def test_error(classifier: Array, test: TestSet | None) -> float:
+    """Share of the test records that the classifier gets wrong, where 0 predicts +1; nan without test records."""
     if test is None:
         return float("nan")
-    classifier = primals.mean(axis=0)
     wrong = 0
     for block in test.blocks():
         predicted = np.where(np.asarray(block.X @ classifier) >= 0.0, 1.0, -1.0)
@@ -26,7 +25,7 @@ def test_error(primals: Array, test: TestSet | None) -> float:
 
 
 def distance(primals: Array, optimum: Array | None) -> float:
-    """(1/N) sum_i ||f_i - f*|| / ||f*||; nan where f* was not found"""
+    """(1/N) sum_i ||f_i - f*|| / ||f*||, not relative where f* = 0; nan where f* was not found"""
     if optimum is None:
         return float("nan")
     norm = float(np.linalg.norm(optimum))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import RunError
+from dpadmm_mpi.measures import Optimum
 from dpadmm_mpi.newton import TOLERANCE, Point, conjugate_gradients, minimise
 from dpadmm_mpi.problem import SCALE_FLOOR, NodeProblem
 from dpadmm_mpi.transport import Transport
@@ -27,10 +28,13 @@ class _Ask(IntEnum):
 
 
 def centralised_optimum(
-    transport: Transport, problems: Sequence[NodeProblem], owner: Ints, features: int, required: bool
-) -> Point | None:
-    """f* on rank 0; None elsewhere, and where it cannot be found and is not required."""
-    network = _Network(transport, problems, owner)
+    transport: Transport, problems: Sequence[NodeProblem], owner: Ints, features: int, ridge: float, required: bool
+) -> Optimum | None:
+    """argmin of the sum of the nodes' losses, each with (ridge/2) ||f||^2, on rank 0.
+
+    None elsewhere, and where it cannot be found and is not required.
+    """
+    network = _Network(transport, problems, owner, ridge)
     if transport.rank != 0:
         network.serve()
         return None
@@ -41,9 +45,9 @@ def centralised_optimum(
             return None
         raise RunError(
             f"the centralised optimum was found to a relative residual of {point.residual:.1e} only, above {TOLERANCE:.0e}; "
-            "scale the features or raise problem.rho"
+            "scale the features or raise problem.rho (of a star: problem.reg)"
         )
-    return point
+    return Optimum(point.f, point.value)
 
 
 @dataclass
@@ -52,18 +56,20 @@ class _Network:
 
     transport: Transport
     problems: Sequence[NodeProblem]
-    owner: Ints
+    owner: Ints  # of the nodes
+    ridge: float  # of each node
     _margins: list[Array] = field(default_factory=list)  # of this rank's nodes, at the current point
     _diagonal: Array = field(default_factory=lambda: np.zeros(0))
 
     def evaluate(self, f: Array) -> Point:
         rows = self.ask(_Ask.EVALUATE, f)
         d = len(f)
-        value, ridge = float(rows[:, 0].sum()), float(rows[:, 1].sum())
+        ridge = self.ridge * len(rows)
+        value = float(rows[:, 0].sum()) + 0.5 * ridge * float(f @ f)
         data_gradient, self._diagonal = rows[:, 2 : 2 + d].sum(axis=0), rows[:, 2 + d :].sum(axis=0)
         parts = (data_gradient, ridge * f)
         scale = sum(float(np.linalg.norm(part)) for part in parts)
-        floor = SCALE_FLOOR * self.problems[0].C * len(rows)
+        floor = SCALE_FLOOR * float(rows[:, 1].sum())
         return Point(f, value, parts[0] + parts[1], max(scale, floor), abs(value), margins=np.zeros(0))
 
     def direction(self, point: Point) -> Array:
@@ -82,14 +88,16 @@ class _Network:
             self.transport.gather(self._answer(what, vector), self.owner)
 
     def _answer(self, what: _Ask, vector: Array) -> Array:
+        """One row per node of this rank, which may be none."""
+        d = len(vector)
         if what == _Ask.EVALUATE:
             self._margins = [np.asarray(p.signed @ vector) for p in self.problems]
-            return np.stack(
-                [
-                    np.concatenate([[p.value(vector), p.ridge], p.data_gradient(m), p.hessian_diagonal(m, p.ridge)])
-                    for p, m in zip(self.problems, self._margins, strict=True)
-                ]
-            )
+            rows = [
+                np.concatenate([[p.C * p.mean_loss(vector), p.C], p.data_gradient(m), p.hessian_diagonal(m, self.ridge)])
+                for p, m in zip(self.problems, self._margins, strict=True)
+            ]
+            return np.array(rows).reshape(-1, 2 + 2 * d)
         if what == _Ask.PRODUCT:
-            return np.stack([p.hessian_product(m, vector, p.ridge) for p, m in zip(self.problems, self._margins, strict=True)])
+            rows = [p.hessian_product(m, vector, self.ridge) for p, m in zip(self.problems, self._margins, strict=True)]
+            return np.array(rows).reshape(-1, d)
         return np.zeros((len(self.problems), 1))

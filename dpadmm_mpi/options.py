@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.errors import DpadmmError
+from dpadmm_mpi.errors import DpadmmError, InputError
 
 _debug = False
 
@@ -39,3 +39,12 @@ def speak(error: BaseException, who: str = "dpadmm") -> None:
     else:
         text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
     print(f"{who}: {text}", file=sys.stderr, flush=True)
+
+
+def quickstart() -> Path:
+    """The packaged experiment; in a source tree, the one beside the package."""
+    here = Path(__file__).parent
+    for folder in (here / "configs", here.parent / "configs"):
+        if (path := folder / "quickstart.toml").exists():
+            return path
+    raise InputError("the quickstart configuration is missing from this installation; install dpadmm-mpi again")

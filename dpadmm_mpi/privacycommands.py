@@ -22,22 +22,32 @@ def audit(file: Path, candidates: int, node: int | None, record: int | None, out
     Exit code 1 if it is too large.
 
     FILE needs record.trajectory = true. Each candidate record is replaced by its worst corner cases: the opposite label, the
-    antipodal direction. The noise itself and the recycled steps are examined too.
+    antipodal direction. The noise itself and the recycled steps are examined too; of PS-ADMM every inner step, which is
+    computed again.
 
     \b
     dpadmm run my.toml --set record.trajectory=true --set runs=50 -o my.h5
     dpadmm audit my.h5 -o audit.png
     """
-    from dpadmm_mpi.audit import audit as examine
+    from dpadmm_mpi import audit as decentralised
+    from dpadmm_mpi import audit_curated as curated
+    from dpadmm_mpi import audit_star as star
+    from dpadmm_mpi.config import CURATED, STAR
+    from dpadmm_mpi.configfile import load
     from dpadmm_mpi.tables import aligned, number
 
-    report = examine(file, candidates, node, record)
+    method = load(file).configs[0].algorithm.method
+    family = star if method in STAR else curated if method in CURATED else decentralised
+    report = family.audit(file, candidates, node, record)
     rows = []
     for k, i in enumerate(report.nodes):
-        accounts = [report.result[f"privacy/node_{name}"][-1, i] for name in ("bound", "tight", "epsilon")]
+        accounts = {name: report.result[f"privacy/node_{name}"][-1, i] for name in family.ACCOUNTS}
         typical = report.losses[k, :, -1].max(axis=1).mean()
-        rows.append([str(i), *map(number, (report.worst[k], typical, *accounts)), f"{report.worst[k] / accounts[0]:.0%}"])
-    print(aligned(["node", "worst loss", "mean over runs", "P_i(T)", "tight", "epsilon", "worst / P"], rows))
+        allowed = accounts[family.AGAINST]
+        share = f"{report.worst[k] / allowed:.0%}" if allowed > 0.0 else "-"
+        rows.append([str(i), *map(number, (report.worst[k], typical, *accounts.values())), share])
+    names = family.ACCOUNTS
+    print(aligned(["node", "worst loss", "mean over runs", *names.values(), f"worst / {names[family.AGAINST]}"], rows))
     runs, pairs = report.losses.shape[1], report.losses.shape[3]
     print(f"{runs} runs, {pairs} neighbouring data sets per node")
     if output is not None:

@@ -1,7 +1,8 @@
 """One node's objective O_i (SPEC 1) and the exact argmin of it plus a linear and a quadratic term."""
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,13 @@ HESSIAN_ROWS = 1024  # weighted at a time: the copy stays in the processor's cac
 
 # Round-off in a mean over records weighted with C: a gradient whose terms are all below this share of C is noise.
 SCALE_FLOOR = 1e-5
+
+
+class Solution(NamedTuple):
+    """Where a solve ended, and the gradient there relative to its terms."""
+
+    f: Array
+    residual: float
 
 
 class NodeProblem:
@@ -54,7 +62,9 @@ class NodeProblem:
                 rows = slice(first, first + HESSIAN_ROWS)
                 H += (self.signed[rows] * w[rows, None]).T @ self.signed[rows]
         else:
-            H = (self.signed.T @ self.signed.multiply(w[:, None])).toarray()
+            weighted = self.signed.copy()
+            weighted.data *= np.repeat(w, np.diff(weighted.indptr))
+            H = (self.signed.T @ weighted).toarray()
         H.flat[:: len(H) + 1] += ridge
         return np.asarray(H)
 
@@ -70,11 +80,21 @@ class NodeProblem:
 
     def argmin(self, linear: Array, quadratic: float, start: Array) -> Point:
         """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2"""
-        return minimise(_Tilted(self, linear, self.ridge + quadratic), start)
+        return minimise(Tilted(self, linear, self.ridge + quadratic), start)
+
+
+def norm(v: Array) -> float:
+    """As np.linalg.norm, with less ado."""
+    return math.sqrt(float(v @ v))
+
+
+def gradient_scale(problem: NodeProblem, *parts: Array) -> float:
+    """The size of a gradient's terms before they cancel: what its residual is relative to."""
+    return max(sum(map(norm, parts)), SCALE_FLOOR * problem.C)
 
 
 @dataclass(frozen=True)
-class _Tilted:
+class Tilted:
     """O_i plus linear and quadratic terms, as the Newton iteration sees it; `ridge` holds both quadratic terms."""
 
     problem: NodeProblem
@@ -94,7 +114,7 @@ class _Tilted:
             f=f,
             value=sum(terms),
             gradient=parts[0] + parts[1] + parts[2],
-            scale=max(sum(float(np.linalg.norm(part)) for part in parts), SCALE_FLOOR * problem.C),
+            scale=gradient_scale(problem, *parts),
             magnitude=sum(map(abs, terms)),
             margins=margins,
         )

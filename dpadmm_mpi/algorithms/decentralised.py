@@ -7,18 +7,15 @@ Glossary (paper -> here): f_i -> primal, lambda_i -> dual, sum_{j in nb(i)} f_j 
 grad O_i(f_i(2k-1)) + n_i(2k-1) -> gradient.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.errors import RunError
+from dpadmm_mpi.algorithms.family import Phase, refuse_inexact, starting_points
 from dpadmm_mpi.mechanisms import PERTURBATIONS, noise
-from dpadmm_mpi.newton import TOLERANCE
-from dpadmm_mpi.problem import NodeProblem
-from dpadmm_mpi.streams import Purpose, generator
+from dpadmm_mpi.solves import Problems
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -52,19 +49,17 @@ class State(NamedTuple):
     dual: Array  # lambda_i(t)
     neighbour_sum: Array  # sum_j f_j(t)
     gradient: Array  # g~ of the last data step, from released values
+    residual: Array  # largest relative (KKT) residual since it was last recorded, (nodes, 1); nan if none
 
 
-def data_step(
-    problems: Sequence[NodeProblem], state: State, eta: Array, degree: Array, objective_noise: Array
-) -> tuple[Array, Array]:
+def data_step(problems: Problems, state: State, eta: Array, degree: Array, objective_noise: Array) -> tuple[Array, Array]:
     """argmin_f O_i(f) + (2 lam_i + n_i).f + eta_i sum_j ||(f_i + f_j)/2 - f||^2, and its relative (KKT) residual.
 
     The penalty is eta V ||f||^2 - eta (V f_i + sum_j f_j).f and a constant. [M] (10), (25); [R] (14), (18).
     """
     linear = 2.0 * state.dual + objective_noise - eta * (degree * state.primal + state.neighbour_sum)
     quadratic = 2.0 * eta * degree
-    points = [problem.argmin(linear[k], float(quadratic[k, 0]), start=state.primal[k]) for k, problem in enumerate(problems)]
-    return np.stack([point.f for point in points]), np.array([point.residual for point in points])
+    return problems.argmins(linear, quadratic[:, 0], start=state.primal)
 
 
 def kkt_gradient(before: State, primal: Array, eta: Array, degree: Array) -> Array:
@@ -106,38 +101,45 @@ class Settings:
 class Decentralised:
     """The nodes of one rank: local step, then what the neighbours released comes in, then the receiving step."""
 
-    released = ("primal",)  # all that ever travels between nodes
+    released: tuple[str, ...] = ("primal",)  # all that ever travels between nodes
+    hub_fields: tuple[str, ...] = ()
 
-    def __init__(self, settings: Settings, nodes: Ints, problems: Sequence[NodeProblem]) -> None:
+    def __init__(self, settings: Settings, nodes: Ints, problems: Problems) -> None:
         self.settings = settings
         self.nodes = nodes
         self.problems = problems
         self.degree = settings.degree[nodes].astype(np.float64)[:, None]
 
+    def phases(self, t: int) -> tuple[Phase, ...]:
+        return (Phase("primal", "edges"),)
+
     def initial(self, run: int) -> State:
         """f_i(0), zero or standard normal whatever the records; lam_i(0) = 0."""
         s = self.settings
-        shape = (len(self.nodes), s.features)
-        primal = np.zeros(shape)
-        if s.init == "random":
-            primal = np.stack([generator(s.seed, Purpose.INIT, run, int(i)).standard_normal(s.features) for i in self.nodes])
-        return State(primal, dual=np.zeros(shape), neighbour_sum=np.zeros(shape), gradient=np.zeros(shape))
+        primal = starting_points(s.init, s.seed, run, self.nodes, s.features)
+        zero = np.zeros_like(primal)
+        return State(primal, dual=zero, neighbour_sum=zero, gradient=zero, residual=np.full((len(primal), 1), np.nan))
 
-    def local_step(self, state: State, t: int, run: int) -> tuple[State, Array]:
-        """f_i(t) of every node, and the (KKT) residuals, nan where the records were not touched."""
+    def work(self, state: State, t: int, run: int, phase: int) -> State:
+        """f_i(t) of every node."""
+        if t == 0:
+            return state
         eta = self._at(self.settings.eta, t)
         if not self.settings.is_data_step(t):
-            primal = recycled_step(state, eta, self.degree, self.settings.gamma)
-            return state._replace(primal=primal), np.full(len(self.nodes), np.nan)
+            return state._replace(primal=recycled_step(state, eta, self.degree, self.settings.gamma))
         primal, residuals = self._perturbed_data_step(state, eta, t, run)
-        return state._replace(primal=primal, gradient=kkt_gradient(state, primal, eta, self.degree)), residuals
+        return state._replace(
+            primal=primal,
+            gradient=kkt_gradient(state, primal, eta, self.degree),
+            residual=np.fmax(state.residual, residuals[:, None]),
+        )
 
-    def receive(self, state: State, t: int, neighbour_sum: Array) -> State:
+    def receive(self, state: State, t: int, run: int, phase: int, incoming: Array) -> State:
         """The neighbours' f_j(t) have come in; the dual step follows where the records were touched."""
         dual = state.dual
         if t > 0 and self.settings.is_data_step(t):
-            dual = dual_step(dual, state.primal, neighbour_sum, self._at(self.settings.theta, t), self.degree)
-        return state._replace(dual=dual, neighbour_sum=neighbour_sum)
+            dual = dual_step(dual, state.primal, incoming, self._at(self.settings.theta, t), self.degree)
+        return state._replace(dual=dual, neighbour_sum=incoming)
 
     def _perturbed_data_step(self, state: State, eta: Array, t: int, run: int) -> tuple[Array, Array]:
         s = self.settings
@@ -147,18 +149,8 @@ class Decentralised:
             e = noise(s.seed, run, self.nodes, t, s.alpha[t, self.nodes], s.features)
         factor = perturbation.objective_factor(eta, self.degree)
         argmin, residuals = data_step(self.problems, state, eta, self.degree, factor * e)
-        self._refuse_inexact(residuals, t)
+        refuse_inexact(residuals, self.nodes, t)
         return (argmin + e if perturbation.on_release else argmin), residuals
-
-    def _refuse_inexact(self, residuals: Array, t: int) -> None:
-        """The privacy proofs are about the exact argmin (SPEC 8.5)."""
-        exact = residuals <= TOLERANCE
-        if not np.all(exact):
-            k = int(np.argmin(exact))
-            raise RunError(
-                f"node {self.nodes[k]}, iteration {t}: the local solve stopped at a relative KKT residual of "
-                f"{residuals[k]:.1e}, above {TOLERANCE:.0e}; scale the features or raise problem.rho or algorithm.eta"
-            )
 
     def _at(self, schedule: Array, t: int) -> Array:
         return schedule[t, self.nodes][:, None]

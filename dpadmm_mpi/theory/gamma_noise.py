@@ -14,9 +14,7 @@ Given the past this holds in every data step whatever the records, so the sum ov
 independent copies, and delta(epsilon) <= E[(1 - exp(epsilon - sum))_+]. All rounding is upwards.
 """
 
-from functools import lru_cache, reduce
-from itertools import accumulate
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +43,8 @@ def survival(loss: Array, c: float, features: int, on_release: bool) -> Array:
     if not on_release and features < 3:
         return (loss < c).astype(np.float64)
     u, weight = _radius_cells(features)
-    x = (loss / c)[:, None] + ((loss**2 - c**2) / (2.0 * c))[:, None] / u[None, :]
+    with np.errstate(over="ignore"):  # far below every cosine
+        x = (loss / c)[:, None] + ((loss**2 - c**2) / (2.0 * c))[:, None] / u[None, :]
     tail = _cosine_tail(x, features) if on_release else _plane_tail(x, features)
     tail[loss >= c] = 0.0
     return np.asarray(tail @ weight)
@@ -114,24 +113,47 @@ def _log_moments(c: float, features: int, on_release: bool) -> Array:
 
 
 def composed_epsilon(c: Array, features: int, on_release: bool, delta: float, every_step: bool) -> Array:
-    """Epsilon after each of the K steps of one node (or, if not `every_step`, after the last), by dp-accounting.
+    """Epsilon after each of the K steps of one node, or, if not `every_step`, after the last.
 
-    Its privacy loss distributions convolve and convert, pessimistically.
+    The distributions of the steps are convolved on a common grid by one Fourier transform of each.
     """
     spacing = float(np.mean(c)) / bins(c)
     values, counts = np.unique(c, return_counts=True)
-    step = {value: _distribution(float(value), features, on_release, spacing) for value in values.tolist()}
-    if every_step:
-        growing = accumulate((step[value] for value in c.tolist()), lambda a, b: a.compose(b))
-        return np.array([total.get_epsilon_for_delta(delta) for total in growing])
-    parts = [step[value].self_compose(count) for value, count in zip(values.tolist(), counts.tolist(), strict=True)]
-    composed = reduce(lambda a, b: a.compose(b), parts)
-    return np.array([composed.get_epsilon_for_delta(delta)])
+    grids = {value: loss_grid(value, features, on_release, spacing) for value in values.tolist()}
+    longest = sum((len(grids[value][1]) - 1) * int(count) for value, count in zip(values.tolist(), counts, strict=True)) + 1
+    size = 1 << (longest - 1).bit_length()
+    transforms = {value: np.fft.rfft(probability, size) for value, (_, probability) in grids.items()}
+    # What rounding may take from a tail: each of the transforms errs by a few units of the last place of its largest value.
+    delta -= size * len(c) * np.finfo(np.float64).eps * 1e-3
+    if delta <= 0.0:
+        return np.full(len(c) if every_step else 1, np.inf)
+    if not every_step:
+        total = np.prod([transforms[value] ** count for value, count in zip(values.tolist(), counts, strict=True)], axis=0)
+        first = sum(grids[value][0] * int(count) for value, count in zip(values.tolist(), counts, strict=True))
+        return np.array([_epsilon_of(np.fft.irfft(total, size)[:longest], first, spacing, delta)])
+    found, total, first = [], np.ones(size // 2 + 1, dtype=np.complex128), 0
+    for value in c.tolist():
+        total = total * transforms[value]
+        first += grids[value][0]
+        found.append(_epsilon_of(np.fft.irfft(total, size)[:longest], first, spacing, delta))
+    return np.array(found)
 
 
-def _distribution(c: float, features: int, on_release: bool, spacing: float) -> Any:
-    from dp_accounting.pld.pld_pmf import DensePLDPmf
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+def _epsilon_of(probability: Array, first: int, spacing: float, delta: float) -> float:
+    """The smallest epsilon >= 0 with E[(1 - exp(epsilon - L))_+] <= delta, for P(L = (first + k) spacing) = probability[k].
 
-    first, probability = loss_grid(c, features, on_release, spacing)
-    return PrivacyLossDistribution(DensePLDPmf(spacing, first, probability, infinity_mass=0.0, pessimistic_estimate=True))
+    Between two points of the grid the expectation is mass - exp(epsilon) * tilted, over the losses above.
+    """
+    probability = np.maximum(probability, 0.0)
+    mass = np.cumsum(probability[::-1])[::-1]  # of this loss and all above
+    highest = int(np.argmax(np.append(mass, 0.0) <= delta))  # epsilon is at most this loss, and not far below it
+    loss = spacing * (np.arange(len(probability)) - highest)  # from there: no exponential overflows where it matters
+    growth = np.exp(np.clip(loss, -600.0, 600.0))
+    tilted = np.cumsum((probability / growth)[::-1])[::-1]
+    # The expectation at each point of the grid; rounded up to the mass where the exponentials are cut off.
+    at_points = np.where(loss > -600.0, mass - growth * tilted, mass)
+    k = int(np.argmax(np.append(at_points, 0.0) <= delta))  # epsilon lies between the points k - 1 and k
+    if k == 0:
+        return max(0.0, first * spacing)
+    epsilon = float(np.log((mass[k] - delta) / tilted[k])) if k < len(mass) and mass[k] > delta else spacing * (k - 1 - highest)
+    return max(0.0, epsilon + spacing * (first + highest))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.mechanisms import Releases
+from dpadmm_mpi.theory.account import Account
 from dpadmm_mpi.theory.gamma_noise import composed_epsilon, moment_epsilon
 
 Array = NDArray[np.float64]
@@ -87,7 +88,7 @@ def tight_cost(r: Releases) -> StepCost:
 def epsilon(r: Releases, delta: float) -> Array:
     """epsilon_i(t) at `delta`, (T+1, N): gamma_noise.py's account of the random loss, plus the determinant terms.
 
-    By dp-accounting after every data step, or, where that would take more than COMPOSITIONS convolutions, after the last
+    By convolution after every data step, or, where that would take more than COMPOSITIONS convolutions, after the last
     one, and from the moments before it. Both are upper bounds, and so is the tighter pure bound: the smallest counts.
     """
     cost = tight_cost(r)
@@ -216,4 +217,14 @@ def ledger(r: Releases, delta: float) -> Ledger:
         delta=delta,
         theorem=THEOREMS[r.perturbation],
         proven=condition_failure(r) is None,
+    )
+
+
+def accounts(l: Ledger, perturbation: str) -> tuple[Account, Account, Account]:
+    """The three accounts, for the record."""
+    random_loss = EPSILON.get(perturbation, EPSILON_OBJECTIVE)
+    return (
+        Account("bound", "the paper's bound", l.node_bound, l.theorem, l.proven, NEIGHBOURS),
+        Account("tight", "tighter pure bound", l.node_tight, f"{l.theorem}; {TIGHT}", True, NEIGHBOURS),
+        Account("epsilon", f"epsilon at delta = {l.delta:g}", l.node_epsilon, random_loss, True, NEIGHBOURS, l.delta),
     )

@@ -184,39 +184,41 @@ def test_recycled_step_never_touches_the_records(config):
     from dpadmm_mpi.algorithms.decentralised import Decentralised
     from dpadmm_mpi.losses import LOGISTIC
     from dpadmm_mpi.problem import NodeProblem
+    from dpadmm_mpi.solves import Problems
 
     plan, dataset = make_plan(configfile.load(config("mr-admm", "objective")).configs[0])
-    problems = [NodeProblem(shard_of(dataset, i).into_signed(), LOGISTIC, 3.0, plan.ridge) for i in range(6)]
+    problems = Problems(NodeProblem(shard_of(dataset, i).into_signed(), LOGISTIC, 3.0, plan.ridge) for i in range(6))
     algorithm = Decentralised(plan.settings, np.arange(6), problems)
-    state, _ = algorithm.local_step(algorithm.initial(0), 1, 0)
+    state = algorithm.work(algorithm.initial(0), 1, run=0, phase=0)
     adjacency = np.zeros((6, 6))
     for i, nb in enumerate(NEIGHBOURS):
         adjacency[i, nb] = 1
-    state = algorithm.receive(state, 1, adjacency @ state.primal)
-    with_records, _ = algorithm.local_step(state, 2, 0)
+    state = algorithm.receive(state, 1, run=0, phase=0, incoming=adjacency @ state.primal)
+    with_records = algorithm.work(state, 2, run=0, phase=0)
     algorithm.problems = None
-    without_records, residuals = algorithm.local_step(state, 2, 0)
+    without_records = algorithm.work(state, 2, run=0, phase=0)
     assert np.array_equal(with_records.primal, without_records.primal)
-    assert np.isnan(residuals).all()
+    assert np.array_equal(without_records.residual, state.residual)  # nothing was solved
 
 
 def test_an_inexact_solve_stops_the_run_with_node_iteration_and_residual(config, monkeypatch):
-    from dpadmm_mpi import newton
+    from dpadmm_mpi import batch
     from dpadmm_mpi.errors import RunError
+    from dpadmm_mpi.solves import Problems
 
-    original = newton.minimise
+    original = Problems.argmins
     calls = []
 
-    def one_step_for_the_ninth(objective, start):
+    def one_step_for_node_2_in_iteration_2(self, linear, quadratic, start):
         calls.append(1)
-        if len(calls) != 9:
-            return original(objective, start)
-        monkeypatch.setattr(newton, "ITERATIONS", 1)
-        point = original(objective, start)
-        monkeypatch.undo()
-        return point
+        found, residuals = original(self, linear, quadratic, start)
+        if len(calls) == 2:
+            monkeypatch.setattr(batch, "ITERATIONS", 1)
+            hurried, left = original(self, linear, quadratic, start)
+            found[2], residuals[2] = hurried[2], left[2]
+        return found, residuals
 
-    monkeypatch.setattr("dpadmm_mpi.problem.minimise", one_step_for_the_ninth)
+    monkeypatch.setattr(Problems, "argmins", one_step_for_node_2_in_iteration_2)
     with pytest.raises(RunError, match=r"node 2, iteration 2: .* relative KKT residual of \d\.\de-\d+, above 1e-10"):
         dpadmm_mpi.run(config())
 

@@ -5,6 +5,7 @@ import pytest
 from conftest import METHODS, command
 
 import dpadmm_mpi
+from dpadmm_mpi import InputError
 from dpadmm_mpi.algorithms import decentralised
 from dpadmm_mpi.attack import attack
 from dpadmm_mpi.audit import audit, read_transcript
@@ -85,16 +86,16 @@ def planted(monkeypatch, fault):
     elif fault == "variance for standard deviation":
         monkeypatch.setattr(decentralised, "noise", lambda s, r, n, t, alpha, d: original(s, r, n, t, alpha**2, d))
     elif fault == "the recycled step reads the records":
-        local_step = decentralised.Decentralised.local_step
+        work = decentralised.Decentralised.work
 
-        def reading(self, state, t, run):
+        def reading(self, state, t, run, phase):
             if not self.settings.is_data_step(t):
                 pairs = zip(self.problems, state.primal, strict=True)
                 exact = np.stack([p.data_gradient(p.signed @ f) + p.ridge * f for p, f in pairs])
                 state = state._replace(gradient=exact)
-            return local_step(self, state, t, run)
+            return work(self, state, t, run, phase)
 
-        monkeypatch.setattr(decentralised.Decentralised, "local_step", reading)
+        monkeypatch.setattr(decentralised.Decentralised, "work", reading)
     elif fault == "a bound that forgets a factor 2":
         cost = privacy.paper_cost
         monkeypatch.setattr(privacy, "paper_cost", lambda r: privacy.StepCost(*(0.5 * part for part in cost(r))))
@@ -206,3 +207,12 @@ def test_attack_command(tmp_path):
     assert "1 of 100" in process.stdout
     assert (tmp_path / "a.png").stat().st_size > 10_000
     assert command("attack", tmp_path / "plain.h5", "--node", 9).returncode == 2
+
+
+@pytest.mark.parametrize(("method", "trajectory"), [("ps-admm", True), ("dp-admm", True), ("star-admm", False)])
+def test_attack_is_for_the_decentralised_methods(tmp_path, method, trajectory):
+    privacy_table = {} if method == "star-admm" else {"noise_std": 1.0}
+    table = {"algorithm": {"method": method}, "privacy": privacy_table, "record": {"trajectory": trajectory}}
+    dpadmm_mpi.run({"iterations": 2, "data": {"records": 60, "features": 3}} | table, tmp_path / "o.h5")
+    with pytest.raises(InputError, match=f"a run of {method}, but this is for the decentralised methods: admm, "):
+        attack(tmp_path / "o.h5")

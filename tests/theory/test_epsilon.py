@@ -104,6 +104,37 @@ def test_limits_of_alpha():
     assert privacy.epsilon(huge, 1e-5)[-1, 0] > 0.5 * privacy.ledger(huge, 1e-5).tight[-1]
 
 
+@pytest.mark.parametrize("on_release", [False, True])
+@pytest.mark.parametrize(("c", "d"), [(np.full(25, 0.4375), 105), (np.geomspace(0.2, 0.6, 12), 50), (np.full(4, 30.0), 3)])
+def test_the_composition_is_dp_accountings(c, d, on_release):
+    """After every step, and after the last one alone."""
+    from dp_accounting.pld.pld_pmf import DensePLDPmf
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    spacing = c.mean() / gamma_noise.bins(c)
+    total, theirs = None, []
+    for value in c.tolist():
+        first, probability = gamma_noise.loss_grid(value, d, on_release, spacing)
+        step = PrivacyLossDistribution(DensePLDPmf(spacing, first, probability, 0.0, pessimistic_estimate=True))
+        total = step if total is None else total.compose(step)
+        theirs.append(total.get_epsilon_for_delta(1e-5))
+    assert np.allclose(gamma_noise.composed_epsilon(c, d, on_release, 1e-5, every_step=True), theirs, rtol=1e-6)
+    assert np.allclose(gamma_noise.composed_epsilon(c, d, on_release, 1e-5, every_step=False), theirs[-1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("c", "d"), [(0.4, 105), (2000.0, 105), (1e-6, 105), (0.3, 2), (5.0, 1)])
+@pytest.mark.parametrize("delta", [0.3, 1e-3, 1e-8])
+def test_epsilon_solves_its_equation(c, d, delta):
+    """For one step: E[(1 - exp(epsilon - L))_+] is delta, or below it at epsilon = 0; also for losses of thousands."""
+    for on_release in (False, True):
+        epsilon = gamma_noise.composed_epsilon(np.array([c]), d, on_release, delta, every_step=False)[0]
+        first, probability = gamma_noise.loss_grid(c, d, on_release, c / gamma_noise.bins(np.array([c])))
+        loss = c / gamma_noise.bins(np.array([c])) * (first + np.arange(len(probability)))
+        expected = np.sum(probability * -np.expm1(np.minimum(epsilon - loss, 0.0)))
+        assert expected <= delta * (1 + 1e-9) + 1e-13
+        assert epsilon == 0.0 or expected >= delta * (1 - 1e-6) - 1e-11
+
+
 def test_moments_are_an_upper_bound_and_a_few_percent_loose():
     """The cheap account is never below the composition, and agrees with dp-accounting's own conversion of moments."""
     from dp_accounting.rdp import rdp_privacy_accountant
@@ -190,3 +221,12 @@ def test_a_run_records_the_accounts_side_by_side(config):
 def test_target_account_needs_a_target(config):
     with pytest.raises(InputError, match="target_account: has no meaning without"):
         dpadmm_mpi.run(config("r-admm", "objective", privacy={"target_account": "tight"}))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("c", [1e3, 1e6, 1e8, 1e30])
+@pytest.mark.parametrize("on_release", [False, True])
+def test_next_to_no_noise_costs_nearly_the_largest_loss(c, on_release):
+    """L is at least c - 2 u, and u, of mean 5, is below 100 but for a probability of 1e-30: epsilon is about K c, never 0."""
+    found = gamma_noise.composed_epsilon(np.full(3, c), 5, on_release, 1e-5, every_step=False)[0]
+    assert 3 * (c - 200) <= found <= 3 * c * (1 + 1e-9)

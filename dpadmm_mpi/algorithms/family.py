@@ -1,0 +1,64 @@
+"""What the engine asks of every algorithm: phases of work, one exchange of a named field, and receiving."""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.errors import RunError
+from dpadmm_mpi.newton import TOLERANCE
+from dpadmm_mpi.streams import Purpose, generator
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Phase(NamedTuple):
+    """One exchange: the field of the state that leaves the places, and the channel of the graph that it goes along."""
+
+    field: str
+    channel: str
+
+
+class Algorithm(Protocol):
+    """The places of one rank. State goes in, state comes out; a state is a named tuple of arrays.
+
+    Every field has one row per place of this rank, but for `hub_fields`, which have a row where the hub is, and none
+    elsewhere. What is not in the state does not survive a restart.
+    """
+
+    released: tuple[str, ...]  # fields that travel between places; nothing else ever does
+    hub_fields: tuple[str, ...]
+
+    def initial(self, run: int) -> Any: ...
+
+    def phases(self, t: int) -> tuple[Phase, ...]:
+        """The exchanges of iteration t; at t = 0 those that set up the first one."""
+        ...
+
+    def work(self, state: Any, t: int, run: int, phase: int) -> Any:
+        """What the places do before the exchange of a phase; nothing at t = 0."""
+        ...
+
+    def receive(self, state: Any, t: int, run: int, phase: int, incoming: Array) -> Any:
+        """The sum of what each place received, in ascending order of the senders, has come in."""
+        ...
+
+
+def starting_points(init: str, seed: int, run: int, places: Ints, features: int) -> Array:
+    """One row per place: zero, or standard normal whatever the records."""
+    if init == "zero":
+        return np.zeros((len(places), features))
+    rows = [generator(seed, Purpose.INIT, run, int(i)).standard_normal(features) for i in places]
+    return np.stack(rows) if rows else np.zeros((0, features))
+
+
+def refuse_inexact(residuals: Array, nodes: Ints, t: int) -> None:
+    """The privacy proofs are about the exact argmin (SPEC 8.5)."""
+    exact = residuals <= TOLERANCE
+    if not np.all(exact):
+        k = int(np.argmin(exact))
+        raise RunError(
+            f"node {nodes[k]}, iteration {t}: the local solve stopped at a relative KKT residual of "
+            f"{residuals[k]:.1e}, above {TOLERANCE:.0e}; scale the features or raise problem.rho or algorithm.eta"
+        )

@@ -1,0 +1,1 @@
+"""From a configuration to a plan, one module per family of methods."""

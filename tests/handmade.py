@@ -1,0 +1,50 @@
+"""Result files written by hand, without the recorder: what the readers must cope with."""
+
+import h5py
+import numpy as np
+
+CONFIG = 'name = "{name}"\nruns = 4\n\n[algorithm]\nmethod = "{method}"\n\n[privacy]\nepsilon = 0.5\n'
+
+
+def star_file(path, name="PS-ADMM", method="ps-admm", sound=40.0, nodes=5, runs=4, rows=31, extra=False, gap=True):
+    """A file of the star family: other accounts, no KKT residual, a hub that is one node more than /node has."""
+    t = np.arange(rows)
+    rng = np.random.default_rng(5)
+    loss = 0.3 + 0.4 * np.exp(-t / 8) + 0.01 * rng.standard_normal((runs, rows))
+    growth = np.sqrt(t / t[-1])
+    with h5py.File(path, "w") as file:
+        file.attrs.update({
+            "format": "dpadmm_mpi", "format_version": 1, "software": "dpadmm-mpi", "softwareVersion": "0.1.0",
+            "softwareDependencies": "Python 3", "date": "2020-01-01T00:00:00+00:00", "name": name,
+            "config": CONFIG.format(name=name, method=method), "config_sha256": "0", "notes": "a note", "complete": True,
+        })  # fmt: skip
+        scales = {"run": runs, "iteration": rows, "node": nodes, "graph/edge": nodes, "graph/end": 2}
+        for scale, length in scales.items():
+            file.create_dataset(scale, data=np.arange(length)).make_scale(scale.split("/")[-1])
+
+        def put(name, values, *dims, **attributes):
+            file.create_dataset(name, data=values)
+            for axis, dim in enumerate(dims):
+                file[name].dims[axis].attach_scale(file[dim])
+            file[name].attrs.update(attributes)
+
+        over_runs = ("run", "iteration")
+        put("loss", loss, *over_runs)
+        put("node_loss", loss[:, :, None] + 0.02 * np.arange(nodes), *over_runs, "node")
+        put("objective", 2 * loss, *over_runs)
+        if gap:
+            put("objective_gap", 2 * loss - 0.5, *over_runs)
+        put("consensus_error", np.exp(-t / 5) + np.zeros_like(loss), *over_runs)
+        put("test_error", loss / 3, *over_runs)
+        relation = "replace one record of one provider"
+        for account, total, proven in (("epsilon_paper", 0.5, False), ("epsilon_sound", sound, True)):
+            about = {"theorem": f"theorem of {account}", "proven": proven, "neighbouring_relation": relation, "delta": 1e-3}
+            put(f"privacy/{account}", total * growth, "iteration", **about)
+            put(f"privacy/node_{account}", np.outer(total * growth, np.ones(nodes)), "iteration", "node", **about)
+        put("graph/edges", np.array([(i, nodes) for i in range(nodes)]), "graph/edge", "graph/end")
+        put("data/sizes", np.full(nodes, 100), "node")
+        file.create_group("timing").attrs.update({"ranks": 2, "hosts": ["a", "b"], "mpi": "none", "seconds": 1.5})
+        if extra:
+            put("gradient_norm", loss, *over_runs)
+            put("privacy/renyi", growth, "iteration")
+    return path

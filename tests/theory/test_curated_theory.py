@@ -1,0 +1,163 @@
+"""DP-ADMM's accounts against dp-accounting and closed forms; calibration; the bound and the conditions of [C]."""
+
+import math
+from dataclasses import replace
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.rdp import RdpAccountant
+from scipy.optimize import brentq
+
+from dpadmm_mpi.mechanisms import CuratedReleases
+from dpadmm_mpi.theory import curated, gaussian_noise
+
+DELTA = 1e-3
+
+
+def releases(T=40, n=5000, noise_std=0.002, nodes=3, **fixed):
+    values = {"iterations": T, "records": n, "nodes": nodes, "noise_std": noise_std, "features": 9}
+    return CuratedReleases(**(values | fixed))
+
+
+def printed_variance(epsilon, T, n, delta, c=1.0, mu=0.5):
+    """(8) of [C]."""
+    a = math.log(1 / delta) / ((1 - mu) * epsilon) + 1
+    return c**2 * a * T / (2 * n**2 * epsilon * mu)
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-5])
+@pytest.mark.parametrize("noise_std", [2e-4, 2e-3, 0.05])
+def test_the_sound_account_is_dp_accountings(noise_std, delta):
+    r = releases(noise_std=noise_std, c=1.5)
+    found = curated.ledger(r, delta).node_epsilon_sound
+    for t in (1, 17, 40):
+        accountant = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+        accountant.compose(dp_accounting.GaussianDpEvent(noise_std / (2 * 1.5 / 5000)), t)
+        assert found[t] == pytest.approx(np.full(3, accountant.get_epsilon(delta)), rel=1e-9, abs=1e-15)
+    assert np.array_equal(found[0], np.zeros(3))
+
+
+@pytest.mark.parametrize("mu", [0.2, 0.5])
+def test_the_papers_account_is_equation_8(mu):
+    """Solved for epsilon by root finding instead of by formula."""
+    r = releases(mu=mu, c=1.5)
+    found = curated.ledger(r, DELTA).node_epsilon_paper
+    for t in (1, 17, 40):
+        root = brentq(lambda e, t=t: printed_variance(e, t, 5000, DELTA, 1.5, mu) - 0.002**2, 1e-9, 1e6, xtol=1e-14, rtol=1e-14)
+        assert found[t] == pytest.approx(np.full(3, root), rel=1e-9)
+    calibrated = curated.calibrate(r, 0.3, "paper", DELTA)
+    assert calibrated.noise_std**2 == pytest.approx(printed_variance(0.3, 40, 5000, DELTA, 1.5, mu), rel=1e-12)
+    assert curated.ledger(calibrated, DELTA).epsilon_paper[-1] == pytest.approx(0.3, rel=1e-12)
+
+
+@pytest.mark.parametrize("fixed", [{"noise_std": 0.0}, {"u0_as_printed": True}])
+def test_without_noise_or_with_u0_as_printed_nothing_is_private(fixed):
+    ledger = curated.ledger(releases(**fixed), DELTA)
+    assert np.isinf(ledger.node_epsilon_paper).all()
+    assert np.isinf(ledger.node_epsilon_sound).all()
+    assert ledger.node_epsilon_sound.shape == (41, 3)
+
+
+def test_u0_as_printed_is_called_not_private():
+    ledger = curated.ledger(releases(u0_as_printed=True), DELTA)
+    assert "not private" in ledger.paper
+    assert "not private" in ledger.sound
+    assert ledger.proven_paper  # that it is at most inf
+    assert ledger.proven_sound
+
+
+def test_epsilon_grows_with_iterations_and_falls_with_noise():
+    last = None
+    for noise_std in (2e-4, 1e-3, 4e-3):
+        ledger = curated.ledger(releases(noise_std=noise_std), DELTA)
+        both = np.stack([ledger.epsilon_paper, ledger.epsilon_sound])
+        assert np.all(np.diff(both, axis=1) > 0)
+        assert last is None or np.all(both[:, 1:] < last[:, 1:])
+        last = both
+
+
+@pytest.mark.parametrize("target", [0.008, 0.03, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("delta", [1e-2, 1e-3, 1e-6])
+@pytest.mark.parametrize(("T", "n"), [(1, 50), (100, 32561)])
+def test_sound_noise_meets_the_target_and_is_never_below_the_papers(target, delta, T, n):
+    r = releases(T=T, n=n)
+    found = curated.calibrate(r, target, "sound", delta)
+    paper = curated.calibrate(r, target, "paper", delta)
+    total = curated.ledger(found, delta).epsilon_sound[-1]
+    assert found.noise_std >= paper.noise_std
+    assert total <= target
+    assert total >= target * (1 - 1e-4) or found.noise_std == paper.noise_std
+
+
+def test_targets_below_the_accounts_resolution():
+    """At delta = 1e-6 the largest order alone costs 0.0058: smaller targets are met at epsilon = 0.
+
+    The smaller the target, the more noise; and 0 is right: the total variation distance of the releases is below delta.
+    """
+    delta, targets = 1e-6, [0.02, 0.0059, 0.0057, 0.001, 1e-6, 1e-12]
+    assert gaussian_noise.resolution(delta) == pytest.approx(0.0058, abs=1e-4)
+    found = [curated.calibrate(releases(), target, "sound", delta) for target in targets]
+    totals = [curated.ledger(r, delta).epsilon_sound[-1] for r in found]
+    assert all(total <= target for total, target in zip(totals, targets, strict=True))
+    assert totals[2:] == [0.0] * 4
+    noises = [r.noise_std for r in found]
+    assert noises == sorted(noises)
+    assert curated.ledger(replace(found[2], noise_std=noises[2] * (1 - 1e-6)), delta).epsilon_sound[-1] > 0.0057
+    shift = math.sqrt(40) * 2 / 5000 / noises[2]
+    assert math.erf(shift / math.sqrt(8)) <= delta
+    assert gaussian_noise.notes(0.001, "sound", delta) != []
+    assert gaussian_noise.notes(0.02, "sound", delta) == gaussian_noise.notes(0.001, "paper", delta) == []
+
+
+def test_the_constant_of_18_from_the_matrices():
+    """Against norms of the matrices themselves."""
+    A = np.random.default_rng(3).normal(size=(6, 9))
+    eta, gamma, rho, L_f = 0.4, 9.0, 0.7, 0.25
+    G = gamma * np.eye(9) - eta * rho * A.T @ A
+    plus = np.linalg.pinv(A)
+    expected = (
+        np.linalg.norm(G, 2) / (2 * eta)
+        + rho * np.linalg.norm(A.T @ A, 2) / 2
+        + L_f * np.linalg.norm(plus @ plus.T, 2) / (2 * rho)
+    )
+    singular_values = np.sqrt(np.maximum(np.linalg.eigvalsh(A.T @ A), 0.0))
+    singular_values[singular_values < 1e-6] = 0.0
+    assert curated.start_constant(eta, gamma, rho, L_f, singular_values) == pytest.approx(expected, rel=1e-9)
+    assert curated.gamma_needed(eta, rho, singular_values.max()) == pytest.approx(
+        eta * rho * np.linalg.norm(A.T @ A, 2) + 1, rel=1e-12
+    )
+
+
+def test_the_bound_is_smallest_at_19():
+    """(18) written out, over all T."""
+    c_1, distance, eta, epsilon = 12.0, 4.0, 0.5, 0.4
+
+    def printed(T):
+        return c_1 / T * distance**2 + eta * 9 * printed_variance(epsilon, T, 5000, DELTA)
+
+    r = curated.calibrate(releases(), epsilon, "paper", DELTA)
+    assert curated.utility_bound(c_1, distance, eta, 9, r.noise_std, 40) == pytest.approx(printed(40), rel=1e-12)
+    best = min(range(1, 20_000), key=printed)
+    assert 1 < best < 19_999
+    assert abs(curated.best_iterations(c_1, distance, eta, 9, r.noise_std**2 / 40) - best) <= 1
+
+
+def test_conditions_in_words():
+    r = releases()
+    held = curated.conditions(r, 0.5, 14.0, 1.0, 0.25, np.linspace(1, 5, 9), rows=9, distance=2.0)
+    assert "of the mean of the iterates" in held[3]
+    assert "not proven here" in held[3]  # u_0 is zero, [C]'s is not
+    as_printed = replace(r, u0_as_printed=True)
+    assert "not proven" not in curated.conditions(as_printed, 0.5, 14.0, 1.0, 0.25, np.linspace(1, 5, 9), 9, 2.0)[4]
+    accelerated = curated.conditions(r, 0.5, 14.0, 1.0, 0.25, np.linspace(1, 5, 9), 9, 2.0, accelerated=True)
+    assert accelerated[:3] == held[:3]
+    assert ["no bound is known" in line for line in accelerated[3:]] == [True]
+    deficient = curated.conditions(r, 0.5, 14.0, 1.0, 0.25, np.array([5.0, 1, 1, 1, 1, 1, 1, 1, 0]), rows=9, distance=2.0)
+    assert deficient[2].startswith("FAILS  convergence: A has full row rank; of its 9 rows 8 are independent")
+    assert [line[:7] for line in held] == ["holds  "] * 3 + ["-      "] * 2
+    assert "margin 0.5" in held[1]
+    printed = curated.conditions(replace(r, u0_as_printed=True), 5.0, 1.0, 1.0, 0.25, np.linspace(1, 5, 9), 20, 2.0)
+    assert [line[:7] for line in printed] == ["FAILS  "] * 4 + ["-      "] * 2
+    assert "not private" in printed[0]
+    assert "not proven here" in printed[4]
