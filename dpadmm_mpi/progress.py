@@ -19,6 +19,8 @@ class Progress:
 
     def begin(self, plan: Plan) -> None:
         self._plan = plan
+        account = plan.accounts[-1] if plan.graph.has_hub else plan.accounts[0]
+        self._spent, self._unit = account.values, "P" if account.delta is None else "epsilon"
         for note in plan.notes:
             print(f"dpadmm: note: {note}", file=sys.stderr, flush=True)
         if sys.stderr.isatty():
@@ -31,15 +33,17 @@ class Progress:
         assert self._plan is not None
         config = self._plan.config
         done = run * config.iterations + iteration
-        bound = self._plan.ledger.bound[iteration]
+        spent = self._spent[iteration]
         if self._bar is not None:
-            self._bar.set_postfix_str(f"run {run + 1}/{config.runs}, loss {values['loss']:.4f}, P {bound:.3g}", refresh=False)
+            self._bar.set_postfix_str(
+                f"run {run + 1}/{config.runs}, loss {values['loss']:.4f}, {self._unit} {spent:.3g}", refresh=False
+            )
             self._bar.update(done - self._bar.n)
         elif time.monotonic() - self._last_line > LINE_SECONDS:
             self._last_line = time.monotonic()
             print(
                 f"{config.name}: run {run + 1}/{config.runs}, iteration {iteration}/{config.iterations}, "
-                f"loss {values['loss']:.4f}, P {bound:.3g}",
+                f"loss {values['loss']:.4f}, {self._unit} {spent:.3g}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -1,89 +1,64 @@
-"""The HDF5 file of one configuration, written by rank 0 while the run goes on.
-
-Every dataset has its final shape and its disk space from the beginning: a full disk is found before the first iteration,
-and a kill leaves a readable file in which the rows not reached are nan and `complete` is false.
-"""
+"""The HDF5 file of one configuration, written by rank 0 while the run goes on; and again after a kill."""
 
 import errno
 import os
-import platform
-import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from importlib import metadata
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.config import fingerprint, to_toml
-from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.checkpoint import Restart, sync_folder
+from dpadmm_mpi.claim import claim, take_name
 from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.journal import Entry, pack, unpack
+from dpadmm_mpi.logfile import LogFile, Shapes, bytes_needed
+from dpadmm_mpi.measures import Optimum
 from dpadmm_mpi.plan import Plan
 from dpadmm_mpi.results import Result, read
-from dpadmm_mpi.theory import privacy
 
 Array = NDArray[np.float64]
 
-FORMAT_VERSION = 1
 FLUSH_SECONDS = 1.0  # a killed run loses less than this
-_OVERHEAD = 200_000  # bytes for names, attributes and HDF5's own tables
-_DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx")
-
-PER_RUN = {  # name -> (what follows (run, iteration), description)
-    "loss": ((), "L(t): mean over nodes of the node's mean loss at its own f_i(t)"),
-    "node_loss": (("node",), "mean loss of each node at its own f_i(t)"),
-    "objective": ((), "sum_i O_i(f_i(t))"),
-    "consensus_error": ((), "(1/N) sum_i ||f_i(t) - fbar(t)||"),
-    "test_error": ((), "share of test records that the mean classifier gets wrong; nan without test records"),
-    "kkt_residual": (("node",), "relative residual of (KKT) in the data step, the largest since the row before; nan if none"),
-    "timing/compute_seconds": (("node",), "solving the node's data steps, since the row before"),
-    "timing/wait_seconds": (("node",), "waiting for neighbours of the node's rank, since the row before"),
-    "timing/bytes_sent": (("node",), "bytes of the node's vectors to other ranks, since the row before"),
-}
-OPTIMUM = {"distance_to_optimum": ((), "(1/N) sum_i ||f_i(t) - f*|| / ||f*||, f* the centralised optimum")}
-LARGE = ("trajectory", "final/primal", "final/dual", "data/node_of_record", "data/record")
-TRAJECTORY = {"trajectory": (("node", "feature"), "f_i(t) as released: what an eavesdropper sees")}
+LARGE = (
+    "trajectory", "server_trajectory", "final/primal", "final/dual", "data/node_of_record", "data/record",
+    "restart/state", "restart/number", "problem/map",
+)  # fmt: skip
 
 
-class Recorder:
-    """Buffers rows and writes them; one for each file."""
+class Recorder(LogFile):
+    """Buffers rows and writes them, to the log and to the journal beside it; one for each file."""
 
-    def __init__(self, file: h5py.File, plan: Plan, path: Path | None) -> None:
-        self.file = file
-        self.path = path
-        self.name = "the result" if path is None else str(path)
-        self._plan = plan
-        self._layout = PER_RUN | (OPTIMUM if plan.seeks_optimum else {})
-        if plan.config.record.trajectory:
-            self._layout = self._layout | TRAJECTORY
+    def __init__(self, file: h5py.File, plan: Plan, shapes: Shapes, restart: Restart | None = None) -> None:
+        super().__init__(file, plan, "the result" if restart is None else str(restart.log), shapes)
+        self.restart = restart
+        self.reached: dict[int, tuple[int, dict[str, Array]]] = {}  # run -> iteration and state, of an earlier part
+        self.found: Optimum | None = None  # by an earlier part, or this one
+        self.sought = False
+        self._earlier_seconds = 0.0
         self._pending: list[dict[str, Any]] = []
         self._next = (0, 0)  # run and row of the first pending entry
         self._flushed = time.monotonic()
         self._flushed_iteration = 0
+        self._finished = False
 
-    def describe(self, dataset: Dataset, owner: NDArray[np.int64], hosts: list[str], mpi: str) -> None:
-        """Everything that is known before the first iteration, and room for the rest."""
-        with self._writing():
-            self._attributes()
-            self._scales()
-            self._known_before(owner, hosts, mpi)
-            self._describe_data(dataset)
-            for name, (dims, text) in self._layout.items():
-                self._reserve(name, ("run", "iteration", *dims), text)
-            for name, text in (("final/primal", "f_i(T)"), ("final/dual", "lambda_i(T)")):
-                self._reserve(name, ("run", "node", "feature"), text)
-            self._to_disk()
+    def optimum(self, found: Optimum | None) -> None:
+        """What the search for the centralised optimum has found."""
+        self._put_optimum(found)
+        if self.restart is not None:
+            arrays = {} if found is None else {"f": found.f, "objective": np.array(found.objective)}
+            self.restart.add(Entry("optimum", arrays=pack(arrays)))
 
-    def optimum(self, f: Array, objective: float) -> None:
-        with self._writing():
-            self._dataset("optimum/primal", f, ("feature",), "f*, the centralised optimum")
-            self.file["optimum"].attrs["objective"] = objective
-            self._to_disk()
+    def _put_optimum(self, found: Optimum | None) -> None:
+        self.found, self.sought = found, True
+        if found is not None:
+            with self._writing():
+                self._dataset("optimum/primal", found.f, ("feature",), "f*, the centralised optimum")
+                self.file["optimum"].attrs["objective"] = found.objective
+                self._to_disk()
 
     def row(self, run: int, row: int, iteration: int, values: dict[str, Any]) -> None:
         """The measurements of one recorded iteration; `values` has an entry for every name in the layout."""
@@ -97,211 +72,107 @@ class Recorder:
                 self.file.flush()
             self._flushed_iteration = iteration
 
-    def end_of_run(self, run: int, primal: Array, dual: Array) -> None:
+    def end_of_run(self, run: int, final: dict[str, Array], state: dict[str, Array]) -> None:
         with self._writing():
             self._write_pending()
-            self.file["final/primal"][run] = primal
-            self.file["final/dual"][run] = dual
+            self._put_final(run, final, state)
             self.file.flush()
+        if self.restart is not None:
+            self.restart.add(Entry("state", run, self._plan.config.iterations, pack(state)))
         self._flushed_iteration = 0
+
+    def _put_final(self, run: int, final: dict[str, Array], state: dict[str, Array]) -> None:
+        for name, values in final.items():
+            self.file[name][run] = values
+        self.file["restart/state"][run] = np.concatenate([state[name].ravel() for name in self._shapes])
+
+    def checkpoint(self, run: int, iteration: int, state: dict[str, Array], seconds: float) -> None:
+        """Everything up to here, safely on the disk; `state` is empty between two runs."""
+        assert self.restart is not None
+        with self._writing():
+            self._write_pending()
+            self.file.flush()
+        self.restart.save(run, iteration, state, self._earlier_seconds + seconds)
+
+    def replay(self, entries: Iterable[Entry], seconds: float, final: Callable[[dict[str, Array]], dict[str, Array]]) -> None:
+        """Write the log again from what an earlier part recorded; `final` says what is kept of a last state."""
+        self._earlier_seconds = seconds
+        with self._writing():
+            for entry in entries:
+                arrays = unpack(entry.arrays)
+                if entry.kind == "rows":
+                    for name, block in arrays.items():
+                        self.file[name][entry.run, entry.at : entry.at + len(block)] = block
+                elif entry.kind == "state":
+                    self.reached[entry.run] = (entry.at, arrays)
+                    if entry.at == self._plan.config.iterations:
+                        self._put_final(entry.run, final(arrays), arrays)
+                elif entry.kind == "optimum":
+                    self._put_optimum(Optimum(arrays["f"], float(arrays["objective"])) if arrays else None)
+
+    def publish(self, force: bool) -> None:
+        """Give the new file its name: whole, and not before; what has that name until then is only replaced by force."""
+        assert self.restart is not None
+        with self._writing():
+            self._to_disk()
+            try:
+                take_name(self.restart.new_log, self.restart.log, force)
+            except FileExistsError:
+                raise InputError(f"{self.name} exists; choose another place with -o, or replace it with --force") from None
+            sync_folder(self.restart.log.parent)
 
     def finish(self, seconds: float) -> None:
         """The data first, safely; only then the mark that the file is complete."""
         with self._writing():
-            self.file["timing"].attrs["seconds"] = seconds
+            self.file["timing"].attrs["seconds"] = self._earlier_seconds + seconds
             self._to_disk()
-            self.file.attrs["complete"] = True
+            self.file.attrs.modify("complete", True)
             self._to_disk()
+        self._finished = True
 
     def result(self, brief: bool = False) -> Result:
         return read(self.file, self.name, skip=LARGE if brief else ())
 
     def close(self) -> None:
-        with self._writing():
-            self.file.close()
+        """What a restart needs goes when the log is closed and complete, not sooner."""
+        try:
+            with self._writing():
+                self.file.close()
+            if self._finished and self.restart is not None:
+                self.restart.remove()
+        finally:
+            if self.restart is not None:
+                self.restart.close()
 
     def discard(self) -> None:
-        """Remove a file that holds nothing yet."""
+        """Remove a file that has no name yet."""
         with suppress(OSError, RuntimeError):  # h5py cannot close what it could not write
             self.file.close()
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
+        if self.restart is not None:
+            self.restart.new_log.unlink(missing_ok=True)
 
     def _write_pending(self) -> None:
         if self._pending:
             run, row = self._next
-            for name in self._layout:
-                block = np.array([values[name] for values in self._pending], dtype=np.float64)
+            blocks = {name: np.array([values[name] for values in self._pending], dtype=np.float64) for name in self._layout}
+            for name, block in blocks.items():
                 self.file[name][run, row : row + len(block)] = block
+            if self.restart is not None:
+                self.restart.add(Entry("rows", run, row, pack(blocks)))
         self._pending = []
         self._flushed = time.monotonic()
 
-    def _to_disk(self) -> None:
-        self.file.flush()
-        if self.file.driver != "core":
-            os.fsync(self.file.id.get_vfd_handle())
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, RuntimeError) as error:  # what h5py raises when the disk does not take the bytes
-            raise RunError(
-                f"{self.name} cannot be written ({error}); make room or choose another place with -o; what was "
-                "written before is still there"
-            ) from error
-
-    def _attributes(self) -> None:
-        plan = self._plan
-        versions = []
-        for package in _DEPENDENCIES:
-            try:
-                versions.append(f"{package} {metadata.version(package)}")
-            except metadata.PackageNotFoundError:
-                continue
-        self.file.attrs.update(
-            {
-                "format": "dpadmm_mpi",
-                "format_version": FORMAT_VERSION,
-                "software": "dpadmm-mpi",
-                "softwareVersion": metadata.version("dpadmm-mpi"),
-                "softwareDependencies": ", ".join([f"Python {platform.python_version()}", *versions]),
-                "date": datetime.now(UTC).isoformat(timespec="seconds"),
-                "name": plan.config.name,
-                "config": to_toml(plan.config),
-                "config_sha256": fingerprint(plan.config),
-                "notes": "\n".join(plan.notes),
-                "complete": False,
-            }
-        )
-
-    def _scales(self) -> None:
-        plan = self._plan
-        scales = {
-            "run": np.arange(plan.config.runs),
-            "iteration": plan.recorded,
-            "node": np.arange(plan.graph.nodes),
-            "feature": np.arange(plan.features),
-            "graph/edge": np.arange(len(plan.graph.edges)),
-            "graph/end": np.arange(2),
-            "data/record": np.arange(plan.total_records),
-        }
-        for name, values in scales.items():
-            self.file.create_dataset(name, data=values, dtype=np.int64).make_scale(name.split("/")[-1])
-
-    def _describe_data(self, dataset: Dataset) -> None:
-        """Where each record went, where the records come from and what was done to them."""
-        text = "node that has the record; -1: test"
-        self._dataset("data/node_of_record", dataset.node_of_record(), ("data/record",), text)
-        self._dataset("data/sizes", self._plan.sizes, ("node",), "training records of each node")
-        self.file["data"].attrs.update(dataset.description())
-        if (names := dataset.feature_names()) is not None:
-            self.file.create_dataset("data/feature_names", data=names, dtype=h5py.string_dtype())
-            self._attach(self.file["data/feature_names"], ("feature",), "names of the features")
-
-    def _known_before(self, owner: NDArray[np.int64], hosts: list[str], mpi: str) -> None:
-        plan, ledger, rows = self._plan, self._plan.ledger, self._plan.recorded
-        over_nodes = ("iteration", "node")
-        self._dataset("privacy/bound", ledger.bound[rows], ("iteration",), "P(t) = max_i P_i(t), the paper's bound")
-        self._dataset("privacy/node_bound", ledger.node_bound[rows], over_nodes, "P_i(t), the paper's bound")
-        self._dataset("privacy/tight", ledger.tight[rows], ("iteration",), "the tighter pure bound, max over nodes")
-        self._dataset("privacy/node_tight", ledger.node_tight[rows], over_nodes, "the tighter pure bound of each node")
-        delta = f"epsilon at delta = {ledger.delta:g}"
-        self._dataset("privacy/epsilon", ledger.epsilon[rows], ("iteration",), f"{delta}, max over nodes")
-        self._dataset("privacy/node_epsilon", ledger.node_epsilon[rows], over_nodes, f"{delta} of each node")
-        perturbation = plan.config.privacy.perturbation
-        theorems = {
-            "bound": (ledger.theorem, ledger.proven),
-            "tight": (f"{ledger.theorem}; {privacy.TIGHT}", True),
-            "epsilon": (privacy.EPSILON.get(perturbation, privacy.EPSILON_OBJECTIVE), True),
-        }
-        for account, (theorem, proven) in theorems.items():
-            for name in (account, f"node_{account}"):
-                attributes = self.file[f"privacy/{name}"].attrs
-                attributes.update({"theorem": theorem, "neighbouring_relation": privacy.NEIGHBOURS, "proven": proven})
-        for name in ("epsilon", "node_epsilon"):
-            self.file[f"privacy/{name}"].attrs["delta"] = ledger.delta
-        settings = plan.settings
-        self._dataset("privacy/alpha", settings.alpha[rows], over_nodes, "noise parameter of the data step; nan if none")
-        self._dataset("algorithm/eta", settings.eta[rows], over_nodes, "penalty eta_i(t)")
-        self._dataset("algorithm/theta", settings.theta[rows], over_nodes, "dual step theta_i(t); nan if none")
-        self._dataset("graph/edges", plan.graph.edges, ("graph/edge", "graph/end"), "each edge once")
-        self._dataset("timing/owner", owner, ("node",), "rank that hosted the node")
-        self.file["timing"].attrs.update({"ranks": len(hosts), "hosts": hosts, "mpi": mpi})
-
-    def _dataset(self, name: str, values: NDArray[Any], dims: tuple[str, ...], text: str) -> None:
-        dtype = np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64
-        self._attach(self.file.create_dataset(name, data=values, dtype=dtype), dims, text)
-
-    def _reserve(self, name: str, dims: tuple[str, ...], text: str) -> None:
-        """A dataset of nan, its space taken from the disk now."""
-        shape = tuple(len(self.file[dim]) for dim in dims)
-        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        dataset = self.file.create_dataset(name, shape=shape, dtype=np.float64, fillvalue=np.nan, dcpl=properties)
-        self._attach(dataset, dims, text)
-
-    def _attach(self, dataset: h5py.Dataset, dims: tuple[str, ...], text: str) -> None:
-        for axis, dim in enumerate(dims):
-            dataset.dims[axis].attach_scale(self.file[dim])
-        dataset.attrs["description"] = text
-
-
-def create(path: Path | None, plan: Plan, force: bool = False) -> Recorder:
-    """A recorder for a new file, or, without a path, for one in memory. An existing file is only replaced by force."""
-    if path is None:
-        return Recorder(h5py.File("result", "x", driver="core", backing_store=False), plan, None)
-    refuse_existing(path, force)
+def create(plan: Plan, shapes: Shapes, restart: Restart | None) -> Recorder:
+    """A recorder for a new file, which has no name until it is published; or, without a restart folder, for one in memory."""
+    if restart is None:
+        return Recorder(h5py.File("result", "x", driver="core", backing_store=False), plan, shapes)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _claim(path, _bytes_needed(plan), force)
+        claim(restart.new_log, bytes_needed(plan, shapes))
         # No lock: readers may look at a running job. The file is ours, whatever else is going on.
-        return Recorder(h5py.File(path, "w", locking=False), plan, path)
+        return Recorder(h5py.File(restart.new_log, "w", locking=False), plan, shapes, restart)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
+        reason, path = os.strerror(error.errno) if error.errno else str(error), restart.log
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise RunError(f"{path} does not fit on the disk ({reason}); make room or choose another place with -o") from None
         raise InputError(f"{path} cannot be created ({reason}); choose another place with -o") from None
-
-
-def _bytes_needed(plan: Plan) -> int:
-    runs, rows, nodes, features = plan.config.runs, len(plan.recorded), plan.graph.nodes, plan.features
-    numbers = runs * rows * (5 * nodes + 8) + 2 * runs * nodes * features + rows * (7 * nodes + 2)
-    numbers += 2 * len(plan.graph.edges) + 2 * plan.total_records + features
-    if plan.config.record.trajectory:
-        numbers += runs * rows * nodes * features
-    return 8 * numbers + _OVERHEAD
-
-
-def _claim(path: Path, size: int, force: bool) -> None:
-    """Make `path` an empty file of ours, if the disk has room for all of it; an old one is kept until that is known.
-
-    HDF5 does not survive a full disk well, so it never meets one: its file takes all its space at the beginning.
-    """
-    claim = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with claim.open("xb") as file:
-            _allocate(file.fileno(), size, path.parent)
-        if force:
-            claim.replace(path)
-        else:
-            os.link(claim, path)  # of two writers, the second one fails
-    finally:
-        claim.unlink(missing_ok=True)
-
-
-def _allocate(file: int, size: int, folder: Path) -> None:
-    try:
-        os.posix_fallocate(file, 0, size)
-    except (AttributeError, OSError) as error:  # not every system and file system can; then ask how much is free
-        if getattr(error, "errno", errno.EINVAL) not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
-            raise
-        if shutil.disk_usage(folder).free < size:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
-
-
-def refuse_existing(path: Path, force: bool) -> None:
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path} is not an ordinary file; choose another place with -o")
-    if path.exists() and not force:
-        raise InputError(f"{path} exists; choose another place with -o, or replace it with --force")

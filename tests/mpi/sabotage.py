@@ -13,9 +13,9 @@ sys.argv[1:] = sys.argv[3:]
 AT = 3  # iteration
 
 if launch.announced_rank() == rank:
-    original = decentralised.Decentralised.local_step
+    original = decentralised.Decentralised.work
 
-    def local_step(self, state, t, run):
+    def work(self, state, t, run, phase):
         if t == AT:
             if fault == "raise":
                 raise ZeroDivisionError("planted")
@@ -23,9 +23,9 @@ if launch.announced_rank() == rank:
                 sys.exit(0)
             if fault == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-        return original(self, state, t, run)
+        return original(self, state, t, run, phase)
 
-    decentralised.Decentralised.local_step = local_step
+    decentralised.Decentralised.work = work
     if fault == "full-disk":
         create = recorder.create
 

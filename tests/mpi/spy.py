@@ -25,9 +25,9 @@ class Witness:
         if name != "Send_init":
             return getattr(self.comm, name)
 
-        def send_init(buffer, dest):
+        def send_init(buffer, dest, tag):
             buffers[dest] = buffer
-            return self.comm.Send_init(buffer, dest=dest)
+            return self.comm.Send_init(buffer, dest=dest, tag=tag)
 
         return send_init
 

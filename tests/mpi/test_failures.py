@@ -95,11 +95,11 @@ def test_more_ranks_than_nodes(job):
 def test_copies_that_each_see_one_rank_are_refused(job, environment, rank):
     """As under the launcher of another MPI library: N singletons, of which one speaks and none writes."""
     process = command(*job, environment=environment)
-    assert process.returncode == 2
     assert not job[-1].exists()
-    if rank:
-        assert sentences(process) == []
+    if rank:  # whose code could make the launcher end rank 0 before it has spoken
+        assert (process.returncode, sentences(process)) == (0, [])
     else:
+        assert process.returncode == 2
         assert "launcher started 4 processes" in sentences(process)[0]
         assert "sees one" in sentences(process)[0]
 
@@ -209,4 +209,4 @@ def test_interrupt_ends_the_job(config, write_toml, tmp_path, ranks):
     assert process.returncode != 0
     assert not load(tmp_path / "out.h5").complete
     if ranks is None:
-        assert errors.decode().split("\n")[-2:] == ["dpadmm: interrupted; what was recorded so far is in the file", ""]
+        assert errors.decode().split("\n")[-2].startswith("dpadmm: stopped by SIGINT after iteration ")

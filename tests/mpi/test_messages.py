@@ -58,10 +58,10 @@ def test_waiting_ranks_leave_the_cores_to_others(tmp_path):
     program.write_text(
         "import time, numpy as np\n"
         "from mpi4py import MPI\n"
-        "from dpadmm_mpi.graphs import Graph\n"
+        "from dpadmm_mpi.graphs import Channel\n"
         "from dpadmm_mpi.transport import Mpi\n"
         "transport = Mpi(MPI.COMM_WORLD)\n"
-        "links = transport.links(Graph(((1,), (0,))), np.array([0, 1]), 3)\n"
+        "links = transport.links(Channel(((1,), (0,))), np.array([0, 1]), 3)\n"
         "links.exchange(np.zeros((1, 3)))\n"
         "if transport.rank: time.sleep(1.5)\n"
         "before = time.process_time()\n"

@@ -1,0 +1,137 @@
+"""Several configurations in one job: one after the other, or several at a time, each on a group of the ranks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dpadmm_mpi.errors import DpadmmError, InputError, RunError, Stopped
+
+if TYPE_CHECKING:
+    from dpadmm_mpi.config import Config
+    from dpadmm_mpi.results import Result
+    from dpadmm_mpi.stopping import Stopper
+    from dpadmm_mpi.transport import Transport
+
+
+class Job(NamedTuple):
+    config: "Config"
+    path: Path
+
+
+class Manner(NamedTuple):
+    """How the jobs are run, all of them alike."""
+
+    force: bool
+    resume: bool
+    threads: int
+
+
+class Report(NamedTuple):
+    """What became of a group's share, told by its first rank."""
+
+    results: "list[Result]"
+    failed: list[DpadmmError]
+    stopped: list[DpadmmError]
+
+
+def run_all(
+    jobs: list[Job], groups: int, world: "Transport", manner: Manner, stopper: "Stopper", spare: bool
+) -> tuple[list["Result"], DpadmmError | None]:
+    """Each group of ranks takes a share of the jobs. What was finished, and what to say of the others, on every rank.
+
+    `spare`: ranks for which no network has a place idle; otherwise, more ranks than places are refused. A job that fails on
+    all its ranks does not stop the others; a signal or the walltime does, whichever group it reaches.
+    """
+    from dpadmm_mpi.agreement import on_root
+    from dpadmm_mpi.transport import Alarm
+
+    shares = _share(jobs, groups)
+    colours = on_root(world, lambda: _colours(world.size, shares)) if spare else [0] * world.size
+    mine = colours[world.rank]
+    if set(colours) == {0}:  # all ranks together, one job after the other
+        report = _take(jobs, world, manner, stopper, named=len(jobs) > 1)
+        return report.results, _summary([report])
+    group = world.split(mine)
+    report = Report([], [], [])
+    if mine < groups:
+        alarm = Alarm(world, [colours.index(colour) for colour in range(groups)]) if group.rank == 0 and groups > 1 else None
+        if alarm is not None:
+            stopper.hear = alarm.heard
+        report = _take(shares[mine], group, manner, stopper, named=len(jobs) > 1)
+        if alarm is not None:
+            alarm.tell_and_wait(stopper.reason if report.stopped else 0)
+    reports = world.gather_objects(report if group.rank == 0 else Report([], [], []))
+    return [result for part in reports for result in part.results], _summary(reports)
+
+
+def _take(jobs: list[Job], group: "Transport", manner: Manner, stopper: "Stopper", named: bool) -> Report:
+    """One job after the other, until the end or a stop."""
+    report = Report([], [], [])
+    for job in jobs:
+        try:
+            result = _run_one(job, group, manner, stopper)
+        except DpadmmError as error:
+            sentence = type(error)(f'variant "{job.config.name}": {error}' if named else str(error))
+            sentence.__cause__ = error
+            if group.size > 1 and not error.everywhere:
+                raise sentence from error
+            if isinstance(error, Stopped):
+                report.stopped.append(sentence)
+                break
+            report.failed.append(sentence)
+        else:
+            report.results.extend([] if result is None else [result])
+    return report
+
+
+def _run_one(job: Job, transport: "Transport", manner: Manner, stopper: "Stopper") -> "Result | None":
+    from dpadmm_mpi.engine import Silent, execute
+    from dpadmm_mpi.progress import Progress
+
+    observer: Any = Progress() if transport.rank == 0 else Silent()
+    return execute(job.config, transport, job.path, observer, manner.force, manner.threads, True, manner.resume, stopper)
+
+
+def _summary(reports: list[Report]) -> DpadmmError | None:
+    """One error for all: failures before stops, and of failures those while running before bad input."""
+    failed = [error for report in reports for error in report.failed]
+    stopped = [error for report in reports for error in report.stopped]
+    if not failed and not stopped:
+        return None
+    kind: type[DpadmmError] = Stopped
+    if failed:
+        kind = InputError if all(isinstance(error, InputError) for error in failed) else RunError
+    ended = kind("; ".join(map(str, [*failed, *stopped])))
+    ended.__cause__ = [*failed, *stopped][0]
+    ended.everywhere = True
+    return ended
+
+
+def _colours(ranks: int, shares: list[list[Job]]) -> list[int]:
+    """rank -> group. A group has no more ranks than its smallest network has places; ranks left over get the number behind."""
+    from dpadmm_mpi import graphs
+
+    groups = len(shares)
+    places = [min(len(graphs.build(job.config.network, job.config.seed).neighbours) for job in share) for share in shares]
+    colours: list[int] = []
+    for rank in range(ranks):
+        group = rank * groups // ranks
+        colours.append(group if colours.count(group) < places[group] else groups)
+    return colours
+
+
+def _share(jobs: list[Job], groups: int) -> list[list[Job]]:
+    """The longest jobs first, each to the group with the least to do."""
+    from dpadmm_mpi.algorithms.decentralised import METHODS
+
+    def work(job: Job) -> float:
+        method = METHODS.get(job.config.algorithm.method)
+        recycled = 0.5 if method is not None and method.recycles else 0.0  # steps that touch no records cost next to nothing
+        return job.config.runs * job.config.iterations * (1.0 - recycled)
+
+    shares: list[list[Job]] = [[] for _ in range(groups)]
+    given = [0.0] * groups
+    for job in sorted(jobs, key=work, reverse=True):
+        least = given.index(min(given))
+        shares[least].append(job)
+        given[least] += work(job)
+    return shares

@@ -1,0 +1,179 @@
+"""Batch scripts for Slurm, PBS and LSF. All say the same: start the ranks, warn them in time, come back after a checkpoint.
+
+Open MPI's mpiexec hands SIGUSR1 on to the ranks, but ends them itself on SIGTERM; so USR1 is what the scripts send.
+"""
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpadmm_mpi.errors import InputError, RunError
+
+RESUME = 75  # exit code of a run that was stopped with a checkpoint
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str
+    arguments: tuple[str, ...]  # of `dpadmm run`
+    ranks: int
+    seconds: int  # the time limit
+    tasks: int = 1  # configurations; more than one make an array
+    queue: str | None = None  # or partition
+    programs: Path | None = None  # the folder with dpadmm, if the job does not find it by itself
+
+    @property
+    def label(self) -> str:
+        """The name, as every scheduler takes it."""
+        return re.sub(r"[^A-Za-z0-9_-]+", "-", self.name).strip("-_")[:60] or "dpadmm"
+
+    @property
+    def is_array(self) -> bool:
+        return self.tasks > 1
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    submit: str  # its command, which reads a script from standard input
+    warning: int  # seconds before the limit at which the run is told to stop
+    header: Callable[[Job], list[str]]
+    index: str  # the array's number for this job, counted from 0
+    again: Callable[[Job], list[str]]  # what to do after exit code 75
+    before: tuple[str, ...] = ()
+    watches_clock: bool = False  # the run itself, because the scheduler does not warn
+
+
+def clock(seconds: int) -> str:
+    return f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
+
+
+def _slurm(job: Job) -> list[str]:
+    number = "%A_%a" if job.is_array else "%j"
+    return [
+        f"#SBATCH --job-name={job.label}",
+        f"#SBATCH --ntasks={job.ranks}",
+        "#SBATCH --cpus-per-task=1",
+        f"#SBATCH --time={clock(job.seconds)}",
+        *([f"#SBATCH --array=0-{job.tasks - 1}"] if job.is_array else []),
+        *([f"#SBATCH --partition={job.queue}"] if job.queue else []),
+        f"#SBATCH --output={job.label}-{number}.out",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --requeue",
+        f"#SBATCH --signal=B:USR1@{SCHEDULERS['slurm'].warning}",
+    ]
+
+
+def _pbs(job: Job) -> list[str]:
+    return [
+        f"#PBS -N {job.label}",
+        f"#PBS -l select={job.ranks}:ncpus=1:mpiprocs=1",
+        f"#PBS -l walltime={clock(job.seconds)}",
+        *([f"#PBS -J 0-{job.tasks - 1}"] if job.is_array else []),
+        *([f"#PBS -q {job.queue}"] if job.queue else []),
+        "#PBS -j oe",
+        "#PBS -r y",
+        "#PBS -V",
+    ]
+
+
+def _lsf(job: Job) -> list[str]:
+    array, number = (f"[1-{job.tasks}]", "%J_%I") if job.is_array else ("", "%J")
+    minutes = -(-job.seconds // 60)
+    return [
+        f'#BSUB -J "{job.label}{array}"',
+        f"#BSUB -n {job.ranks}",
+        f"#BSUB -W {minutes // 60}:{minutes % 60:02}",
+        *([f"#BSUB -q {job.queue}"] if job.queue else []),
+        f"#BSUB -o {job.label}-{number}.out",
+        "#BSUB -wa USR1",
+        f"#BSUB -wt {SCHEDULERS['lsf'].warning // 60}",
+        f"#BSUB -Q {RESUME}",
+    ]
+
+
+SCHEDULERS = {
+    "slurm": Scheduler(
+        submit="sbatch",
+        warning=60,
+        header=_slurm,
+        index='"$SLURM_ARRAY_TASK_ID"',
+        # The last job of an array has the number of the whole array: requeueing by that one would mean all its jobs.
+        again=lambda job: [
+            f'scontrol requeue "{"${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}" if job.is_array else "$SLURM_JOB_ID"}"'
+        ],
+    ),
+    "pbs": Scheduler(
+        submit="qsub",
+        warning=120,
+        header=_pbs,
+        index='"$PBS_ARRAY_INDEX"',
+        again=lambda _: [
+            "# Many sites leave qrerun to their operators.",
+            'qrerun "$PBS_JOBID" || echo "stopped with a checkpoint: submit this script again to go on" >&2',
+        ],
+        before=('cd "$PBS_O_WORKDIR" || exit 2',),
+        watches_clock=True,
+    ),
+    "lsf": Scheduler(
+        submit="bsub",
+        warning=120,
+        header=_lsf,
+        index='"$((LSB_JOBINDEX - 1))"',
+        again=lambda _: [f'echo "stopped with a checkpoint: LSF puts the job back into the queue (-Q {RESUME})" >&2'],
+    ),
+}
+
+
+def script(scheduler: str, job: Job) -> str:
+    """The batch script of a job."""
+    kind = SCHEDULERS[scheduler]
+    if job.seconds < 2 * kind.warning:
+        raise InputError(
+            f"--time {clock(job.seconds)}: too short, the run is told to stop {kind.warning} seconds before the limit; "
+            f"give it at least {clock(2 * kind.warning)}"
+        )
+    run = shlex.join(["mpiexec", "-n", str(job.ranks), "dpadmm", "run", *job.arguments, "--resume"])
+    if kind.watches_clock:
+        run += f" --walltime {clock(job.seconds - kind.warning)}"
+    if job.is_array:
+        run += f" --index {kind.index}"
+    lines = [
+        "#!/bin/bash",
+        *kind.header(job),
+        "",
+        *kind.before,
+        *([f'export PATH={shlex.quote(str(job.programs))}:"$PATH"'] if job.programs else []),
+        "export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1",
+        "",
+        "# USR1: stop after this iteration, write a checkpoint, leave with 75. mpiexec and srun hand it on to the ranks.",
+        "job= told=yes",
+        'trap \'told=yes; [ -z "$job" ] || kill -USR1 "$job"\' USR1',
+        f"{run} &",
+        "job=$!",
+        'while [ -n "$told" ]; do  # every USR1 ends the wait, but not the run',
+        "  told=",
+        '  wait "$job"',
+        "  code=$?",
+        "done",
+        f'if [ "$code" -eq {RESUME} ]; then',
+        *(f"  {line}" for line in kind.again(job)),
+        "fi",
+        'exit "$code"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def hand_in(scheduler: str, text: str) -> str:
+    """Submit a script; what the scheduler says to it."""
+    program = SCHEDULERS[scheduler].submit
+    if shutil.which(program) is None:
+        raise InputError(f"--now: {program} is not on this machine; leave --now out to see the script, and submit it there")
+    process = subprocess.run([program], input=text, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        said = "; ".join(process.stderr.split("\n")).strip("; ") or f"exit code {process.returncode}"
+        raise RunError(f"{program} did not take the job: {said}")
+    return process.stdout.strip()

@@ -1,0 +1,157 @@
+"""A Slurm cluster of one node, private to a test: own keys, sockets, ports and folders; nothing outlives it.
+
+with Cluster() as cluster:
+    subprocess.run(["sinfo"], env=cluster.environment)
+"""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol")
+CPUS = 8  # promised to Slurm, whatever the machine has
+SECONDS = 60  # to come up, or to lose its last job
+
+CONFIGURATION = """\
+ClusterName=test
+SlurmctldHost={host}
+SlurmctldPort={controller}
+SlurmdPort={node}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+# cred_expire is also how long a requeued job waits before it starts again; 120 seconds unless told.
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=none
+ReturnToService=2
+SchedulerParameters=sched_interval=2,sched_min_interval=0,batch_sched_delay=0
+NodeName=one NodeHostname={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+PartitionName=short Nodes=one Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def missing():
+    """Why there cannot be a cluster on this machine; None if there can."""
+    absent = [program for program in PROGRAMS if _find(program) is None]
+    if absent:
+        return f"Slurm is not installed here (no {', '.join(absent)}); on Debian: slurmctld, slurmd, slurm-client, munge"
+    return None if os.geteuid() == 0 else "the private Slurm cluster is started as root only"
+
+
+class Cluster:
+    def __init__(self):
+        # Sockets have short names, so pytest's long folders do not do.
+        self.folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
+        # Nothing of another Slurm that these tests may be running under.
+        outside = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
+        self.environment = outside | {"SLURM_CONF": str(self.folder / "slurm.conf")}
+        self._daemons = []
+
+    def __enter__(self):
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_exception):
+        try:
+            if len(self._daemons) == 3 and all(daemon.poll() is None for daemon in self._daemons):
+                self._end_jobs()
+        finally:
+            for daemon in reversed(self._daemons):
+                daemon.terminate()
+                try:
+                    daemon.wait(timeout=10)
+                except subprocess.TimeoutExpired:
+                    daemon.kill()
+                    daemon.wait()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(self, *arguments, **options):
+        """One of Slurm's commands, or another program, in the cluster's environment."""
+        options = {"env": self.environment, "capture_output": True, "text": True, "timeout": SECONDS, "check": False} | options
+        return subprocess.run(list(map(str, arguments)), **options)
+
+    def job(self, identity):
+        """The fields of `scontrol show job`, by name."""
+        line = self.run("scontrol", "show", "job", "--oneliner", identity).stdout
+        return dict(field.split("=", 1) for field in line.split() if "=" in field)
+
+    def logs(self):
+        """For the message of a test that failed."""
+        return "\n".join(f"{path}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
+
+    def _start(self):
+        self.folder.chmod(0o755)  # munge wants its socket to be within reach of everybody
+        for name in ("state", "spool"):
+            (self.folder / name).mkdir()
+        key = self.folder / "munge.key"
+        key.touch(mode=0o600)
+        key.write_bytes(secrets.token_bytes(128))
+        controller, node = _free_ports(2)
+        text = CONFIGURATION.format(
+            host=socket.gethostname().split(".")[0], folder=self.folder, controller=controller, node=node, cpus=CPUS
+        )
+        (self.folder / "slurm.conf").write_text(text)
+        files = (f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("key", "pid", "log", "seed"))
+        self._daemon("munged", "--foreground", f"--socket={self.folder}/munge.socket", *files)
+        self._until(lambda: (self.folder / "munge.socket").exists())
+        self._daemon("slurmctld", "-D")
+        self._daemon("slurmd", "-D", "-N", "one")
+        self._until(lambda: self.run("sinfo", "--noheader", "--format=%T").stdout.strip() == "idle")
+
+    def _daemon(self, program, *arguments):
+        # setpriv: whoever ends the tests, and however, ends the daemons too.
+        command = ["setpriv", "--pdeathsig", "TERM", _find(program), *arguments]
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._daemons.append(subprocess.Popen(command, env=self.environment, start_new_session=True, **quiet))
+
+    def _until(self, condition):
+        limit = time.monotonic() + SECONDS
+        while not condition():
+            if time.monotonic() > limit or any(daemon.poll() is not None for daemon in self._daemons):
+                raise RuntimeError(f"the Slurm cluster did not come up:\n{self.logs()}")
+            time.sleep(0.2)
+
+    def _end_jobs(self):
+        """Running jobs are children of their own daemons, not of slurmd: end them while there is someone to do it."""
+        self.run("scancel", "--user=root")
+        self.run("scancel", "--user=root", "--signal=KILL", "--full")
+        limit = time.monotonic() + SECONDS
+        while self.run("squeue", "--noheader").stdout.strip() and time.monotonic() < limit:
+            time.sleep(0.2)
+
+
+def _find(program):
+    return shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
+def _free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(("", 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()

@@ -1,0 +1,15 @@
+"""On PYTHONPATH: the ranks of the array's job 1 are slow until that job is requeued, then as quick as the others."""
+
+import os
+import time
+
+if os.environ.get("SLURM_ARRAY_TASK_ID") == "1" and "SLURM_RESTART_COUNT" not in os.environ and "PMIX_RANK" in os.environ:
+    from dpadmm_mpi.algorithms.decentralised import Decentralised
+
+    quick = Decentralised.work
+
+    def slow(self, *arguments):
+        time.sleep(0.3)
+        return quick(self, *arguments)
+
+    Decentralised.work = slow

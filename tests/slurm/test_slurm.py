@@ -1,0 +1,94 @@
+"""The scripts of `dpadmm submit` on a real Slurm: arrays, the time limit, requeueing, launchers that do not fit."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cluster import Cluster, missing
+from conftest import MPI_ENVIRONMENT, command
+
+HERE = Path(__file__).parent
+PROGRAMS = Path(sys.executable).parent
+SECONDS = 150  # for all jobs of a test to end
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    if reason := missing():
+        if os.environ.get("DPADMM_REQUIRE_SLURM") == "1":
+            pytest.fail(f"DPADMM_REQUIRE_SLURM is set, but {reason}")
+        pytest.skip(reason)
+    with Cluster() as private:
+        private.environment |= MPI_ENVIRONMENT
+        yield private
+
+
+def dpadmm(cluster, *arguments, **options):
+    return cluster.run(PROGRAMS / "dpadmm", *arguments, **options)
+
+
+def number(process):
+    """The job's, from "Submitted batch job 7"."""
+    assert process.returncode == 0, process.stderr
+    return process.stdout.split()[-1]
+
+
+def wait_for_all(cluster):
+    limit = time.monotonic() + SECONDS
+    while cluster.run("squeue", "--noheader").stdout.strip():
+        assert time.monotonic() < limit, f"{cluster.run('squeue').stdout}\n{cluster.logs()}"
+        time.sleep(0.5)
+
+
+def outputs(folder):
+    return "\n".join(path.read_text() for path in folder.glob("*.out"))
+
+
+def test_a_printed_script_runs_on_several_ranks(cluster, config, write_toml, tmp_path):
+    path = write_toml(config("mr-admm", "objective"))
+    script = dpadmm(cluster, "submit", path, "--scheduler", "slurm", "--ranks", 4, "-o", "batch.h5", cwd=tmp_path).stdout
+    (tmp_path / "job.sbatch").write_text(script)
+    job = number(cluster.run("sbatch", "job.sbatch", cwd=tmp_path))
+    wait_for_all(cluster)
+    assert cluster.job(job)["JobState"] == "COMPLETED", outputs(tmp_path)
+    assert command("run", path, "-o", tmp_path / "serial.h5").returncode == 0
+    assert command("diff", tmp_path / "batch.h5", tmp_path / "serial.h5").returncode == 0
+
+
+def test_the_time_limit_stops_a_job_of_an_array_and_it_ends_with_the_same_bits(cluster, config, write_toml, tmp_path):
+    """Slurm itself sends the warning and starts the job again; nothing here helps it."""
+    raw = config("r-admm", "objective", iterations=400) | {"name": "many", "variant": [{"name": "one"}, {"name": "two"}]}
+    path = write_toml(raw)
+    search = f"{HERE / 'slow'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    submit = dpadmm(
+        cluster, "submit", path, "--scheduler", "slurm", "--ranks", 3, "--time", "0:02:00", "-o", "batch", "--now",
+        cwd=tmp_path, env={**cluster.environment, "PYTHONPATH": search},
+    )  # fmt: skip
+    array = number(submit)
+    wait_for_all(cluster)
+    jobs = [cluster.job(f"{array}_{k}") for k in range(2)]
+    assert [job["JobState"] for job in jobs] == ["COMPLETED", "COMPLETED"], outputs(tmp_path)
+    assert [job["Restarts"] for job in jobs] == ["0", "1"]
+    assert command("run", path, "-o", tmp_path / "serial").returncode == 0
+    for name in ("one.h5", "two.h5"):
+        assert command("diff", tmp_path / "batch" / name, tmp_path / "serial" / name).stdout == "identical\n"
+    assert command("status", path, "-o", tmp_path / "batch").stdout.endswith("2 done\n")
+
+
+def test_srun_without_a_plug_in_of_this_mpi_is_refused(cluster, config, write_toml, tmp_path):
+    """Open MPI does not know pmi2: srun starts ranks that see themselves alone and would all write one file."""
+    path, result = write_toml(config()), tmp_path / "out.h5"
+    process = cluster.run("srun", "--mpi=pmi2", "-n", 2, PROGRAMS / "dpadmm", "run", path, "-o", result)
+    assert process.returncode == 2
+    assert "launcher and MPI library do not belong together" in process.stderr
+    assert not result.exists()
+
+
+def test_what_slurm_refuses_is_said_in_one_sentence(cluster, config, write_toml):
+    path = write_toml(config())
+    process = dpadmm(cluster, "submit", path, "--scheduler", "slurm", "--partition", "nowhere", "--now")
+    assert process.returncode == 1
+    assert process.stderr.startswith("dpadmm: sbatch did not take the job: ")
+    assert process.stderr.count("\n") == 1

@@ -1,0 +1,201 @@
+"""Batch scripts, run by a real bash with stand-ins for mpiexec and the scheduler's own commands."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import command, sentences
+
+from dpadmm_mpi.schedulers import SCHEDULERS, Job, script
+
+TEMPLATES = {"slurm": "job.sbatch", "pbs": "job.pbs", "lsf": "job.lsf"}
+# What scripts/job.* show: `dpadmm submit sweep.toml --ranks 20 --time 4:00:00` for a file with twelve configurations.
+TEMPLATE = Job("sweep", ("sweep.toml",), ranks=20, seconds=4 * 3600, tasks=12, programs=Path("/path/to/venv/bin"))
+# The fourth job of array 77, as each scheduler says it.
+NUMBERS = {
+    "SLURM_JOB_ID": "80", "SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "3",
+    "PBS_JOBID": "77[3].server", "PBS_ARRAY_INDEX": "3", "LSB_JOBINDEX": "4",
+}  # fmt: skip
+each_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS)
+
+
+@pytest.fixture
+def stand_ins(tmp_path):
+    """make(name=text): programs in a folder with an awkward name, which a job is told to find."""
+    folder = tmp_path / "it's $HOME/bin"
+    folder.mkdir(parents=True)
+
+    def make(**programs):
+        for name, text in programs.items():
+            (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+            (folder / name).chmod(0o755)
+        return folder
+
+    return make
+
+
+def start(scheduler, job, folder):
+    environment = {**os.environ, **NUMBERS, "PBS_O_WORKDIR": str(folder)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    path = folder / "job"
+    path.write_text(script(scheduler, job))
+    return subprocess.Popen(["bash", str(path)], env=environment, cwd=folder, **pipes)
+
+
+@each_scheduler
+@pytest.mark.parametrize("tasks", [1, 12])
+def test_arguments_arrive_as_they_were_typed(stand_ins, tmp_path, scheduler, tasks):
+    """Whatever is in a name, mpiexec gets it in one piece; an array adds its number, counted from 0."""
+    folder = stand_ins(mpiexec=r'printf "%s\0" "$@" > arguments; echo "$OMP_NUM_THREADS" > threads')
+    odd = ("a b.toml", "-o", 'it\'s "$(touch x)"; `y` *', "--set", 'name="x\ny"', "--set", "data.path=\\tmp")
+    process = start(scheduler, Job("x", odd, 5, 3600, tasks, programs=folder), tmp_path)
+    assert process.communicate()[1] == ""
+    expected = ["-n", "5", "dpadmm", "run", *odd, "--resume"]
+    expected += ["--walltime", "00:58:00"] if scheduler == "pbs" else []
+    expected += ["--index", "3"] if tasks > 1 else []
+    assert (tmp_path / "arguments").read_text().split("\0")[:-1] == expected
+    assert (tmp_path / "threads").read_text() == "1\n"
+    assert process.returncode == 0
+
+
+REQUEUES = {"slurm": "scontrol requeue 77_3", "pbs": "qrerun 77[3].server", "lsf": None}
+WAITING = 'trap "touch told; sleep 0.3; exit 75" USR1; touch ready; while true; do sleep 0.05; done'
+CALLED = 'echo "$(basename "$0") $*" >> called'
+
+
+@each_scheduler
+def test_the_warning_reaches_mpiexec_and_75_puts_the_job_back(stand_ins, tmp_path, scheduler):
+    folder = stand_ins(mpiexec=WAITING, scontrol=CALLED, qrerun=CALLED)
+    process = start(scheduler, Job("x", (), 5, 3600, 12, programs=folder), tmp_path)
+    wait_for(process, lambda: (tmp_path / "ready").exists())
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=20)
+    assert (tmp_path / "told").exists()
+    assert process.returncode == 75
+    called = (tmp_path / "called").read_text() if (tmp_path / "called").exists() else ""
+    assert called == ("" if REQUEUES[scheduler] is None else f"{REQUEUES[scheduler]}\n")
+
+
+@each_scheduler
+def test_any_number_of_warnings_does_not_end_the_wait(stand_ins, tmp_path, scheduler):
+    """The job goes on after each of them until it leaves by itself, and its code is the script's."""
+    stubborn = 'trap "echo >> told" USR1; touch ready; while [ ! -e leave ]; do sleep 0.05; done; exit 75'
+    process = start(
+        scheduler, Job("x", (), 5, 3600, programs=stand_ins(mpiexec=stubborn, scontrol=CALLED, qrerun=CALLED)), tmp_path
+    )
+    wait_for(process, lambda: (tmp_path / "ready").exists())
+    for number in range(1, 4):
+        process.send_signal(signal.SIGUSR1)
+        wait_for(process, lambda: (tmp_path / "told").exists() and (tmp_path / "told").read_text().count("\n") == number)  # noqa: B023
+    (tmp_path / "leave").touch()
+    process.communicate(timeout=20)
+    assert process.returncode == 75
+
+
+def wait_for(process, condition):
+    while not condition():
+        assert process.poll() is None
+        time.sleep(0.02)
+
+
+def test_lsf_itself_puts_75_back():
+    assert "\n#BSUB -Q 75\n" in script("lsf", TEMPLATE)
+
+
+def test_a_single_slurm_job_is_put_back_by_its_own_number(stand_ins, tmp_path):
+    process = start("slurm", Job("x", (), 5, 3600, programs=stand_ins(mpiexec="exit 75", scontrol=CALLED)), tmp_path)
+    process.communicate()
+    assert (tmp_path / "called").read_text() == "scontrol requeue 80\n"
+
+
+def test_pbs_says_what_to_do_where_qrerun_is_not_allowed(stand_ins, tmp_path):
+    process = start("pbs", Job("x", (), 5, 3600, programs=stand_ins(mpiexec="exit 75", qrerun="exit 159")), tmp_path)
+    assert process.communicate()[1] == "stopped with a checkpoint: submit this script again to go on\n"
+    assert process.returncode == 75
+
+
+@each_scheduler
+@pytest.mark.parametrize("code", [0, 1, 2, 137])
+def test_other_codes_end_the_job(stand_ins, tmp_path, scheduler, code):
+    folder = stand_ins(mpiexec=f"exit {code}", scontrol=CALLED, qrerun=CALLED)
+    process = start(scheduler, Job("x", (), 5, 3600, programs=folder), tmp_path)
+    process.communicate()
+    assert process.returncode == code
+    assert not (tmp_path / "called").exists()
+
+
+@pytest.mark.parametrize("name", ['it\'s "odd" [1-3]', "-rf", "%j", "ä ö", "a\n#SBATCH --uid=0", "x" * 300])
+@each_scheduler
+def test_names_are_tame_in_the_header(scheduler, name):
+    header = script(scheduler, Job(name, (), 1, 3600)).split("\n\n")[0].splitlines()[1:]
+    marker = {"slurm": "#SBATCH --[a-z-]+", "pbs": "#PBS -[A-Za-z]+", "lsf": "#BSUB -[A-Za-z]+"}[scheduler]
+    plain = script(scheduler, Job("x", (), 1, 3600)).split("\n\n")[0].splitlines()[1:]
+    assert [re.match(marker, line)[0] for line in header] == [re.match(marker, line)[0] for line in plain]
+    assert all(re.fullmatch(r'#[A-Za-z0-9 =:,@%."/_-]+', line) and len(line) < 100 for line in header)
+
+
+@each_scheduler
+def test_templates_are_what_submit_writes(scheduler):
+    text = (Path(__file__).parents[2] / "scripts" / TEMPLATES[scheduler]).read_text()
+    assert text == script(scheduler, TEMPLATE)
+
+
+def submit(*arguments, **options):
+    return command("submit", "--scheduler", "slurm", *arguments, **options)
+
+
+def test_ranks_and_array_come_from_the_configuration(config, write_toml):
+    path = write_toml(config() | {"variant": [{"name": "a"}, {"name": "b", "network": {"graph": "ring", "nodes": 4}}]})
+    assert "#SBATCH --array=0-1\n" in submit(path).stdout
+    assert "mpiexec -n 4 dpadmm" in submit(path).stdout  # more ranks than nodes would be refused
+    assert "mpiexec -n 3 dpadmm" in submit(path, "--ranks", 3).stdout
+    assert "mpiexec -n 4 dpadmm" in submit(path, "--ranks", 100).stdout
+    alone = submit(write_toml(config(), "alone.toml"), "--set", "privacy.delta=1e-6", "--partition", "long").stdout
+    assert "mpiexec -n 6 dpadmm" in alone
+    assert "--array" not in alone
+    assert "--index" not in alone
+    assert "--set privacy.delta=1e-6 --resume" in alone
+    assert "#SBATCH --partition=long\n" in alone
+
+
+def test_variants_do_not_share_a_file(config, write_toml, tmp_path):
+    """Neither a job of an array nor one by hand may write what another variant writes."""
+    path = write_toml(config() | {"variant": [{"name": "a"}, {"name": "b"}]})
+    for process in (submit(path, "-o", "x.h5"), command("run", path, "-o", tmp_path / "x.h5", "--index", 0)):
+        assert process.returncode == 2
+        assert "there are 2 configurations; name a folder" in sentences(process)[0]
+    assert command("run", path, "-o", tmp_path / "x.h5", "--only", "a").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--time", "4h"), "dpadmm: --time 4h: write hours, minutes and seconds, as in 12:00:00"),
+        (("--time", "0:01:59"), "dpadmm: --time 00:01:59: too short, the run is told to stop 60 seconds before the limit; "
+         "give it at least 00:02:00"),
+        (("--queue", "a b"), 'dpadmm: --queue "a b": not the name of a queue or partition'),
+        (("--set", "itertions=3"), 'dpadmm: itertions: unknown key; did you mean "iterations"?'),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_submitted_is_refused(arguments, sentence):
+    process = submit(*arguments)
+    assert process.returncode == 2
+    assert sentences(process) == [sentence]
+    assert process.stdout == ""
+
+
+def test_now_without_a_scheduler_on_this_machine(tmp_path):
+    process = submit("--now", environment={"PATH": str(tmp_path)})
+    assert process.returncode == 2
+    assert sentences(process)[0].startswith("dpadmm: --now: sbatch is not on this machine; ")
+
+
+def test_now_hands_the_script_to_the_scheduler(stand_ins, tmp_path):
+    folder = stand_ins(sbatch="/bin/cat > received; echo Submitted batch job 7")
+    process = submit("--now", environment={"PATH": str(folder)}, cwd=tmp_path)
+    assert process.stdout == "Submitted batch job 7\n"
+    assert (tmp_path / "received").read_text() == submit().stdout
