@@ -14,8 +14,8 @@ Array = NDArray[np.float64]
 
 TOLERANCE = 1e-10  # relative residual of an exact argmin (SPEC 8.5)
 ITERATIONS = 200
-_ARMIJO = 1e-4
-_ROUND_OFF = 1e-14  # relative to the sum of the objective's terms: below it a decrease cannot be seen
+ARMIJO = 1e-4
+ROUND_OFF = 1e-14  # relative to the sum of the objective's terms: below it a decrease cannot be seen
 
 
 class Point(NamedTuple):
@@ -63,7 +63,7 @@ def _line_search(objective: Objective, point: Point, direction: Array) -> Point 
     length = 1.0
     while length > 1e-12:
         trial = objective.evaluate(point.f + length * direction)
-        if trial.value <= point.value + _ARMIJO * length * slope + _ROUND_OFF * point.magnitude:
+        if trial.value <= point.value + ARMIJO * length * slope + ROUND_OFF * point.magnitude:
             return trial
         length /= 2.0
     return None

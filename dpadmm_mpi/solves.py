@@ -1,0 +1,98 @@
+"""The nodes of one rank: which way each node's records are stored and its argmin is found, by its own shape alone.
+
+Small nodes are solved in batches, nodes with many records one by one with a kept factorisation, the others by the damped
+Newton method. A result is a function of the node's records and of the arguments, on every layout and after every restart.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi import quasinewton
+from dpadmm_mpi.batch import Batch, is_small, padded_rows
+from dpadmm_mpi.problem import NodeProblem, Solution
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+KEPT_FEATURES = 512  # up to which a node keeps a d x d factorisation, if it has more records than features
+SPARSE_SIZE = 1 << 17  # numbers in a dense shard from which its zeros are worth leaving out
+SPARSE_SHARE = 0.25  # of non-zeros, up to which the sparse storage is smaller and faster
+
+
+class Problems(Sequence[NodeProblem]):
+    """The problems of a rank's nodes."""
+
+    def __init__(self, problems: Iterable[NodeProblem]) -> None:
+        self._problems = list(problems)
+        self._C = np.array([problem.C for problem in self._problems])
+        self._ridge = np.array([problem.ridge for problem in self._problems])
+        self._references: dict[int, quasinewton.Reference] = {}
+        shapes: dict[Any, list[int]] = {}
+        self._single: list[int] = []
+        for k, problem in enumerate(self._problems):
+            if is_small(problem.signed):
+                shapes.setdefault((padded_rows(problem.signed), problem.features, problem.loss), []).append(k)
+            else:
+                problem.signed = without_zeros(problem.signed)
+                self._single.append(k)
+        self._batches = [(np.array(nodes), Batch([self._problems[k] for k in nodes])) for nodes in shapes.values()]
+
+    @overload
+    def __getitem__(self, index: int) -> NodeProblem: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[NodeProblem]: ...
+
+    def __getitem__(self, index: int | slice) -> NodeProblem | Sequence[NodeProblem]:
+        return self._problems[index]
+
+    def __len__(self) -> int:
+        return len(self._problems)
+
+    def __iter__(self) -> Iterator[NodeProblem]:
+        return iter(self._problems)
+
+    def mean_losses(self, primals: Array) -> Array:
+        """The mean loss of every node at its own row of `primals`."""
+        means = np.empty(len(self))
+        for nodes, batch in self._batches:
+            means[nodes] = batch.mean_losses(primals[nodes])
+        for k in self._single:
+            means[k] = self._problems[k].mean_loss(primals[k])
+        return means
+
+    def values_from(self, mean_losses: Array, primals: Array) -> Array:
+        """O_i of every node at its own row of `primals`, where the mean losses there are known already."""
+        return np.asarray(self._C * mean_losses + 0.5 * self._ridge * np.sum(primals * primals, axis=-1))
+
+    def argmins(self, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node, and the relative residuals."""
+        found, residuals = np.empty_like(start), np.empty(len(self))
+        for nodes, batch in self._batches:
+            found[nodes], residuals[nodes] = batch.argmins(linear[nodes], quadratic[nodes], start[nodes])
+        for k in self._single:
+            found[k], residuals[k] = self._argmin(k, linear[k], float(quadratic[k]), start[k])
+        return found, residuals
+
+    def _argmin(self, k: int, linear: Array, quadratic: float, start: Array) -> Solution:
+        problem = self._problems[k]
+        if problem.features > min(problem.signed.shape[0], KEPT_FEATURES):
+            point = problem.argmin(linear, quadratic, start)
+            return Solution(point.f, point.residual)
+        if k not in self._references:
+            self._references[k] = quasinewton.reference(problem)
+        return quasinewton.argmin(problem, self._references[k], linear, quadratic, start)
+
+
+def without_zeros(signed: Any) -> Any:
+    """The rows as scipy CSR where that is smaller and faster, otherwise as they are."""
+    if not isinstance(signed, np.ndarray) or signed.size < SPARSE_SIZE:
+        return signed
+    if np.count_nonzero(signed) > SPARSE_SHARE * signed.size:
+        return signed
+    from scipy import sparse  # a start-up time that small shards do not pay
+
+    return sparse.csr_matrix(signed)

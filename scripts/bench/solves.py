@@ -1,0 +1,173 @@
+"""How fast the local solves are, as ratios against references measured in the same minutes on the same machine.
+
+Setting: the 125 solves of one private R-ADMM run (N = 5, 8000 records each, d = 105, alpha = 1, eta = 1, C = 1750, rho = 0.22,
+50 iterations), each started from the node's last released value as in the run. References, per solve, on one core:
+(a) a plain script: scipy's L-BFGS-B per node, at its default accuracy and asked for 1e-10; (c) scikit-learn's logistic
+regression (if installed; it cannot express the linear term, so each side solves one node's O_i with the run's quadratic
+term alone, from zero); (d) one gradient by BLAS, two passes over the dense shard. Every round measures all of them after
+each other; the figures are medians over rounds.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import Row
+from plain import argmin
+
+import dpadmm_mpi
+from dpadmm_mpi.losses import LOGISTIC
+from dpadmm_mpi.problem import NodeProblem
+from dpadmm_mpi.solves import Problems
+
+NODES, C, RHO = 5, 1750.0, 0.22
+RIDGE = RHO / NODES
+ACCURACY = 1e-10
+
+OURS, GRADIENT = "this package", "(d) one gradient by BLAS"
+DEFAULT, EXACT = "(a) L-BFGS-B, default accuracy", "(a) L-BFGS-B, asked for 1e-10"
+ONE_OFF = "this package, from zero"
+
+Array = np.ndarray
+Step = tuple[Array, Array, Array]  # linear, quadratic and start of every node
+
+
+def run_of() -> tuple[list[Array], list[Step]]:
+    """The signed records of every node, and what each data step of the run asks for."""
+    steps: list[Step] = []
+    shards: list[Array] = []
+    original = Problems.argmins
+
+    def listening(self: Problems, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
+        if not shards:
+            shards.extend(p.signed.copy() if isinstance(p.signed, np.ndarray) else p.signed.toarray() for p in self)
+        steps.append((linear.copy(), quadratic.copy(), start.copy()))
+        return original(self, linear, quadratic, start)
+
+    Problems.argmins = listening  # type: ignore[method-assign]
+    try:
+        dpadmm_mpi.run(
+            {
+                "iterations": 50,
+                "data": {"source": "adult", "train": 40_000},
+                "network": {"graph": "random", "nodes": NODES},
+                "problem": {"C": C, "rho": RHO},
+                "algorithm": {"method": "r-admm", "eta": 1.0, "gamma": 0.5},
+                "privacy": {"perturbation": "objective", "alpha": 1.0},
+            }
+        )
+    finally:
+        Problems.argmins = original  # type: ignore[method-assign]
+    return shards, steps
+
+
+def relative_residual(X: Array, linear: Array, ridge: float, f: Array) -> float:
+    data = C / len(X) * (X.T @ LOGISTIC.first(X @ f))
+    size = sum(map(np.linalg.norm, (data, ridge * f, linear)))
+    return float(np.linalg.norm(data + ridge * f + linear) / size)
+
+
+class Clock:
+    """Processor seconds per solve of each contender, one number per round, and its worst accuracy."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = {}
+        self.residual: dict[str, float] = {}
+
+    def measure(self, name: str, solves: int, work: Callable[[], Any]) -> Any:
+        begin = time.process_time()
+        outcome = work()
+        self.seconds.setdefault(name, []).append((time.process_time() - begin) / solves)
+        return outcome
+
+    def median(self, name: str) -> float:
+        return float(np.median(self.seconds[name]))
+
+
+def one_round(clock: Clock, shards: list[Array], steps: list[Step], note: bool) -> None:
+    solves = len(steps) * len(shards)
+
+    def ours() -> list[Array]:
+        problems = Problems(NodeProblem(X, LOGISTIC, C, RIDGE) for X in shards)  # with all that is kept for later solves
+        return [problems.argmins(*step)[0] for step in steps]
+
+    def plain(**options: float) -> list[list[Array]]:
+        return [
+            [argmin(X, C, linear[i], RIDGE + quadratic[i], start[i], **options) for i, X in enumerate(shards)]
+            for linear, quadratic, start in steps
+        ]
+
+    def damped_newton() -> list[list[Array]]:
+        problems = [NodeProblem(X, LOGISTIC, C, RIDGE) for X in shards]
+        return [[p.argmin(l, float(q), s).f for p, l, q, s in zip(problems, *step, strict=True)] for step in steps]
+
+    def gradients() -> None:
+        for X in shards:
+            f = steps[-1][2][0]
+            for _ in range(10):
+                X.T @ LOGISTIC.first(X @ f)
+
+    contenders: dict[str, Callable[[], Any]] = {
+        OURS: ours,
+        DEFAULT: plain,
+        EXACT: lambda: plain(ftol=0.0, gtol=ACCURACY, maxiter=1000),
+        "damped Newton, a Hessian per step": damped_newton,
+    }
+    clock.measure(GRADIENT, 10 * len(shards), gradients)
+    for name, work in contenders.items():
+        found = clock.measure(name, solves, work)
+        if note:
+            clock.residual[name] = max(
+                relative_residual(X, linear[i], RIDGE + quadratic[i], f[i])
+                for (linear, quadratic, _), f in zip(steps, found, strict=True)
+                for i, X in enumerate(shards)
+            )
+
+
+def one_local_solve(clock: Clock, X: Array, quadratic: float) -> None:
+    """(c) argmin O_i + (quadratic/2) ||f||^2 from zero: y x with label 1 is x with label y."""
+    try:
+        from sklearn.linear_model import LogisticRegression
+    except ImportError:
+        return
+    ridge = RIDGE + quadratic
+    zero = np.zeros(X.shape[1])
+    labels = np.ones(len(X))
+    records = X.copy()
+    records[::2], labels[::2] = -records[::2], -1.0  # the same losses, and two classes as scikit-learn wants
+    problem = NodeProblem(X, LOGISTIC, C, RIDGE)
+    for _ in range(3):
+        found = clock.measure(ONE_OFF, 1, lambda: problem.argmin(zero, quadratic, zero).f)
+    clock.residual[ONE_OFF] = relative_residual(X, zero, ridge, found)
+    for solver in ("newton-cholesky", "lbfgs"):
+        name = f"(c) scikit-learn {solver}, from zero"
+        model = LogisticRegression(C=C / len(X) / ridge, fit_intercept=False, solver=solver, tol=ACCURACY, max_iter=10_000)
+        for _ in range(3):
+            clock.measure(name, 1, lambda model=model: model.fit(records, labels))
+        clock.residual[name] = relative_residual(X, zero, ridge, model.coef_[0])
+
+
+def rows(rounds: int) -> list[Row]:
+    shards, steps = run_of()
+    clock = Clock()
+    for k in range(rounds):
+        one_round(clock, shards, steps, note=k == 0)
+    one_local_solve(clock, shards[0], float(steps[0][1][0]))
+    gradient, ours = clock.median(GRADIENT), clock.median(OURS)
+    print(f"{len(steps) * len(shards)} solves of {shards[0].shape[0]} records, d = {shards[0].shape[1]}, per solve:")
+    print(f"{'':42}{'ms':>8}{'gradients':>11}{'x ours':>9}{'residual':>10}")
+    for name in clock.seconds:
+        seconds, residual = clock.median(name), clock.residual.get(name)
+        worst = "" if residual is None else f"{residual:.0e}"
+        print(f"{name:42}{1e3 * seconds:8.2f}{seconds / gradient:11.1f}{seconds / ours:9.2f}{worst:>10}")
+    benchmark, one_off = "solves of a run, Adult", "one solve from zero, Adult"
+    table = [
+        Row(benchmark, f"{EXACT} : this package", clock.median(EXACT) / ours, at_least=3.0),
+        Row(benchmark, f"{DEFAULT} : this package", clock.median(DEFAULT) / ours, at_least=1.0),
+        Row(benchmark, "this package : (d) one gradient by BLAS", ours / gradient, at_most=12.0),
+    ]
+    for name in clock.seconds:
+        if name.startswith("(c)"):
+            table.append(Row(one_off, f"{name} : this package", clock.median(name) / clock.median(ONE_OFF)))
+    return table

@@ -1,0 +1,160 @@
+"""The solves of a rank's nodes: exact for every shape, and the same bits whatever is solved beside or before them."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from dpadmm_mpi import quasinewton, solves
+from dpadmm_mpi.batch import is_small
+from dpadmm_mpi.losses import LOGISTIC, huber
+from dpadmm_mpi.newton import TOLERANCE
+from dpadmm_mpi.problem import NodeProblem
+from dpadmm_mpi.solves import Problems, without_zeros
+
+LOSSES = [LOGISTIC, huber(0.5), huber(0.05)]
+C, RIDGE = 50.0, 0.02
+
+# records, features, share of non-zeros: small ones go into batches, the others are solved one by one
+SHAPES = {
+    "one record": (1, 5, 1.0),
+    "one record of many features": (1, 300, 1.0),
+    "one feature": (40, 1, 1.0),
+    "one feature, many records": (300_000, 1, 1.0),
+    "small": (20, 20, 1.0),
+    "padded": (23, 7, 0.6),
+    "dense": (900, 70, 1.0),
+    "sparse": (2500, 70, 0.1),
+    "more features than records": (60, 90, 1.0),
+}
+
+
+def rows(rng, B, d, density):
+    X = rng.standard_normal((B, d)) * (rng.random((B, d)) < density)
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+    return X * np.where(rng.random(B) < 0.3, 1.0, -1.0)[:, None]
+
+
+def relative_gradient(X, loss, f, linear, ridge):
+    """From the definition of O_i, with nothing of the package but the loss."""
+    parts = np.stack([C / len(X) * np.einsum("nd,n->d", X, loss.first(np.einsum("nd,d->n", X, f))), ridge * f, linear])
+    return np.linalg.norm(parts.sum(axis=0)) / np.linalg.norm(parts, axis=1).sum()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_argmin_is_exact(rng, shape, loss):
+    X = rows(rng, *SHAPES[shape])
+    d = X.shape[1]
+    problems = Problems([NodeProblem(X.copy(), loss, C, RIDGE)])
+    for size, quadratic, far in ((0.0, 0.5, 0.0), (1.0, 3.0, 1.0), (10.0, 0.0, 1.0), (1.0, 0.1, 30.0)):
+        linear = size * rng.standard_normal(d)
+        found, residuals = problems.argmins(linear[None], np.array([quadratic]), far * rng.standard_normal((1, d)))
+        assert residuals[0] <= TOLERANCE
+        assert relative_gradient(X, loss, found[0], linear, RIDGE + quadratic) <= 2 * TOLERANCE
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
+def test_columns_of_very_different_sizes_and_copies_of_columns(rng, loss):
+    """Curvatures over twelve orders of magnitude, and a Hessian that is singular without the ridge."""
+    for B, d in ((30, 6), (1500, 60)):
+        X = rows(rng, B, d, 1.0) * np.logspace(0, -6, d)
+        X[:, -1] = X[:, 0]
+        problems = Problems([NodeProblem(X.copy(), loss, C, RIDGE)])
+        linear = rng.standard_normal(d)
+        found, residuals = problems.argmins(linear[None], np.array([0.3]), np.zeros((1, d)))
+        assert residuals[0] <= TOLERANCE
+        assert relative_gradient(X, loss, found[0], linear, RIDGE + 0.3) <= 2 * TOLERANCE
+
+
+def test_a_kept_factorisation_far_from_the_solution(rng):
+    """Separable records: the curvature near O_i's own minimum says little about the penalised argmin, and still it is found."""
+    X = np.abs(rows(rng, 1200, 60, 1.0))
+    problem = NodeProblem(X, LOGISTIC, C, 1e-6)
+    kept = quasinewton.reference(problem)
+    assert kept.curvatures.max() < 1e-2 * np.linalg.eigvalsh(problem.hessian(np.zeros(len(X)), 0.0)).max()
+    linear = 5 * rng.standard_normal(60)
+    found = quasinewton.argmin(problem, kept, linear, 2.0, np.zeros(60))
+    assert relative_gradient(X, LOGISTIC, found.f, linear, 2.0 + 1e-6) <= 2 * TOLERANCE
+
+
+def test_the_damped_method_takes_over_where_the_kept_factorisation_fails(rng, monkeypatch):
+    X = rows(rng, 900, 70, 1.0)
+    problem = NodeProblem(X, LOGISTIC, C, RIDGE)
+    kept, linear = quasinewton.reference(problem), rng.standard_normal(70)
+    monkeypatch.setattr(quasinewton, "EVALUATIONS", 3)
+    found = quasinewton.argmin(problem, kept, linear, 1.0, np.zeros(70))
+    assert relative_gradient(X, LOGISTIC, found.f, linear, 1.0 + RIDGE) <= 2 * TOLERANCE
+
+
+@pytest.fixture
+def network(rng):
+    """Forty nodes, many shapes, small and large, and one data step's arguments for all of them."""
+    d = 16
+    sizes = np.append(rng.integers(1, 60, 36), [1100, 1100, 1500, 9000])
+    shards = [rows(rng, B, d, 0.2) for B in sizes]
+    assert {is_small(X) for X in shards} == {True, False}
+    assert any(sparse.issparse(without_zeros(X)) for X in shards)
+    starts = rng.standard_normal((len(sizes), d)) * 10.0 ** rng.integers(-2, 2, len(sizes))[:, None]
+    return shards, rng.standard_normal((len(sizes), d)) * 3, rng.random(len(sizes)) * 5, starts
+
+
+def solve(network, nodes, loss):
+    shards, linear, quadratic, start = network
+    problems = Problems(NodeProblem(shards[k].copy(), loss, 1.0, RIDGE) for k in nodes)
+    found, residuals = problems.argmins(linear[nodes], quadratic[nodes], start[nodes])
+    return np.column_stack([found, residuals, problems.mean_losses(found)])
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
+def test_a_node_gets_the_same_bits_alone_and_in_any_company(rng, network, loss):
+    everybody = np.arange(len(network[0]))
+    together = solve(network, everybody, loss)
+    assert together[:, -2].max() <= TOLERANCE
+    for k in everybody:
+        assert np.array_equal(solve(network, [k], loss)[0], together[k])
+    for _ in range(5):
+        some = rng.permutation(everybody)[: rng.integers(2, len(everybody))]
+        assert np.array_equal(solve(network, some, loss), together[some])
+
+
+def test_a_large_batch_in_chunks_gives_the_same_bits(rng, monkeypatch):
+    X, linear = np.stack([rows(rng, 9, 5, 1.0) for _ in range(300)]), rng.standard_normal((300, 5))
+
+    def found(chunk):
+        monkeypatch.setattr("dpadmm_mpi.batch._CHUNK", chunk)
+        problems = Problems(NodeProblem(x.copy(), LOGISTIC, 5.0, RIDGE) for x in X)
+        return problems.argmins(linear, np.ones(300), np.zeros((300, 5)))
+
+    first = found(1 << 16)
+    for chunk in (1, 700, 1 << 20):
+        for a, b in zip(first, found(chunk), strict=True):
+            assert np.array_equal(a, b)
+
+
+def test_a_solve_depends_on_its_arguments_and_not_on_the_solves_before(rng, network):
+    """What a restart from primal and dual arrays needs: nothing that is kept has seen an earlier iteration."""
+    shards, linear, quadratic, start = network
+    fresh = solve(network, np.arange(len(shards)), LOGISTIC)
+    problems = Problems(NodeProblem(X.copy(), LOGISTIC, 1.0, RIDGE) for X in shards)
+    for _ in range(3):
+        problems.argmins(rng.standard_normal(linear.shape), 9 * rng.random(len(shards)), rng.standard_normal(start.shape))
+    found, residuals = problems.argmins(linear, quadratic, start)
+    assert np.array_equal(np.column_stack([found, residuals]), fresh[:, :-1])
+
+
+def test_losses_and_objectives_are_those_of_the_nodes(network):
+    shards, _, _, f = network
+    problems = Problems(NodeProblem(X.copy(), LOGISTIC, 1.0, RIDGE) for X in shards)
+    means = problems.mean_losses(f)
+    assert np.allclose(means, [np.mean(np.log1p(np.exp(-(X @ v)))) for X, v in zip(shards, f, strict=True)], rtol=1e-12)
+    values = problems.values_from(means, f)
+    assert np.allclose(values, [problem.value(v) for problem, v in zip(problems, f, strict=True)], rtol=1e-12)
+
+
+def test_only_large_shards_with_many_zeros_are_stored_sparse(rng):
+    full, empty = rows(rng, 3000, 50, 1.0), rows(rng, 3000, 50, 0.1)
+    assert without_zeros(full) is full
+    assert sparse.issparse(without_zeros(empty))
+    assert np.array_equal(without_zeros(empty).toarray(), empty)
+    few = empty[: solves.SPARSE_SIZE // 50 - 1].copy()
+    assert without_zeros(few) is few
