@@ -1,8 +1,7 @@
-"""HDF5 -> arrays, xarray, tables. Needs the file only, not the program state that wrote it."""
+"""HDF5 -> arrays, xarray, pandas. Needs the file only, not the program state that wrote it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +85,69 @@ class Result:
         coords = {name.split("/")[-1]: values for name, values in self.arrays.items() if name in scales}
         return xr.Dataset(variables, coords=coords, attrs=self.attributes["/"])
 
+    def to_pandas(self) -> Any:
+        """A tidy pandas.DataFrame: a row for each run and iteration that was reached, a column for each number of them.
+
+        Measurements keep their name; the privacy accounts, which are the same in all runs, lose the "privacy/" before it.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InputError("to_pandas needs pandas; install it with: pip install pandas") from None
+        shape = self.loss.shape
+        columns = {
+            "run": np.repeat(self["run"], shape[1]),
+            "iteration": np.tile(self.iteration, shape[0]),
+            **{name: self[name].ravel() for name in measurements(self)},
+            **{name: np.tile(self[f"privacy/{name}"], shape[0]) for name, _ in accounts(self)},
+        }
+        return pd.DataFrame(columns)[~np.isnan(self.loss.ravel())].reset_index(drop=True)
+
+
+ACCOUNTS = {
+    "bound": "P(t), the paper's bound",
+    "tight": "tighter pure bound",
+    "epsilon": "epsilon",
+    "epsilon_paper": "paper's epsilon",
+    "epsilon_sound": "sound epsilon",
+}
+MEASUREMENTS = ("loss", "test_error", "objective", "objective_gap", "consensus_error", "distance_to_optimum")
+
+
+def accounts(result: Result) -> list[tuple[str, str]]:
+    """Name and title of each privacy account in the file, the paper's first.
+
+    "privacy/NAME" is the total of the worst node in each iteration, "privacy/node_NAME" that of every node.
+    """
+    there = [name.removeprefix("privacy/") for name in result.arrays if name.startswith("privacy/")]
+    totals = [name for name in there if result[f"privacy/{name}"].shape == result.iteration.shape]
+    found = []
+    for name in [*(name for name in ACCOUNTS if name in totals), *(name for name in totals if name not in ACCOUNTS)]:
+        delta = result.attributes[f"privacy/{name}"].get("delta")
+        title = ACCOUNTS.get(name, name.replace("_", " "))
+        found.append((name, title if delta is None else f"{title} (delta {delta:g})"))
+    return found
+
+
+def is_proven(result: Result, account: str) -> bool:
+    """Whether the conditions of the account's theorem hold; an account that does not say so is not proven."""
+    return bool(result.attributes[f"privacy/{account}"].get("proven", False))
+
+
+def measurements(result: Result) -> list[str]:
+    """Names of all datasets with one number for each run and iteration, the familiar ones first."""
+    there = [name for name, dims in result.dims.items() if dims == ("run", "iteration")]
+    return [*(name for name in MEASUREMENTS if name in there), *(name for name in there if name not in MEASUREMENTS)]
+
+
+def last_row(result: Result) -> tuple[int, int]:
+    """The last row that some run has reached, and the number of runs that have reached it."""
+    reached = ~np.isnan(result.loss)
+    if not reached.any():
+        return 0, 0
+    last = int(np.flatnonzero(reached.any(axis=0))[-1])
+    return last, int(reached[:, last].sum())
+
 
 def load_all(paths: Iterable[Path]) -> list[Result]:
     """The results in files, and in all files of folders."""
@@ -129,9 +191,9 @@ def open_file(path: Path) -> h5py.File:
 def read(file: h5py.File, source: str, skip: Sequence[str] = ()) -> Result:
     arrays, dims = {}, {}
     try:
-        attributes = {"/": _attributes(file)}
+        attributes = {"/": attributes_of(file)}
         for name, item in objects(file):
-            attributes[name] = _attributes(item)
+            attributes[name] = attributes_of(item)
             if isinstance(item, h5py.Dataset) and name not in skip:
                 arrays[name] = item[...]
                 dims[name] = tuple(_dimension(item, axis) for axis in range(item.ndim))
@@ -150,7 +212,7 @@ def objects(file: h5py.File) -> list[tuple[str, Any]]:
 _SCALE_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST"}  # HDF5's own bookkeeping of dimension scales
 
 
-def _attributes(item: Any) -> dict[str, Any]:
+def attributes_of(item: Any) -> dict[str, Any]:
     return {key: value for key, value in item.attrs.items() if key not in _SCALE_ATTRIBUTES}
 
 
@@ -158,48 +220,3 @@ def _dimension(dataset: h5py.Dataset, axis: int) -> str:
     """The name of an axis: that of the scale attached to it, or the dataset's own if it is a scale."""
     scales = dataset.dims[axis].values()
     return str(scales[0].name if scales else dataset.name).strip("/")
-
-
-def compare(a: Path, b: Path) -> Iterator[str]:
-    """The differences between two files, to the bit, but for /timing and the date; nothing if there are none."""
-    with open_file(a) as file_a, open_file(b) as file_b:
-        first, second = _comparable(file_a), _comparable(file_b)
-        for name in sorted(first.keys() | second.keys()):
-            if name not in first or name not in second:
-                yield f"{name}: only in {a if name in first else b}"
-            else:
-                yield from _differences(name, first[name], second[name])
-
-
-def _comparable(file: h5py.File) -> dict[str, Any]:
-    """Every dataset and attribute that two equal runs share."""
-    content = {f"/@{key}": value for key, value in _attributes(file).items() if key != "date"}
-    for name, item in objects(file):
-        if name.split("/")[0] == "timing":
-            continue
-        content |= {f"/{name}@{key}": value for key, value in _attributes(item).items()}
-        if isinstance(item, h5py.Dataset):
-            content[f"/{name}"] = item[...]
-    return content
-
-
-def _differences(name: str, a: Any, b: Any) -> Iterator[str]:
-    a, b = np.asarray(a), np.asarray(b)
-    if a.dtype.kind in "OUS" or b.dtype.kind in "OUS":  # text: line by line
-        lines = [str(value).split("\n") for value in (a.ravel().tolist(), b.ravel().tolist())]
-        if a.ndim == b.ndim == 0:
-            lines = [str(value).split("\n") for value in (a, b)]
-        for x, y in zip_longest(*lines, fillvalue="(nothing)"):
-            if x != y:
-                yield f"{name}: {x} and {y}"
-                return
-    elif a.dtype != b.dtype or a.shape != b.shape:
-        yield f"{name}: {a.dtype} {a.shape} and {b.dtype} {b.shape}"
-    elif a.tobytes() != b.tobytes():
-        if a.dtype.itemsize != 8:  # a truth value
-            yield f"{name}: {a} and {b}"
-            return
-        bits = np.atleast_1d(a).view(np.uint64) != np.atleast_1d(b).view(np.uint64)
-        index = tuple(int(k) for k in np.argwhere(bits)[0])
-        values = np.atleast_1d(a)[index].item(), np.atleast_1d(b)[index].item()
-        yield f"{name}{list(index)}: {values[0]} and {values[1]} ({int(bits.sum())} of {a.size} differ)"

@@ -1,12 +1,19 @@
-"""The HDF5 file: layout, self-description, xarray, and files that are none."""
+"""The HDF5 file: layout, self-description, xarray, pandas, tables, and files that are none."""
+
+import json
+import re
+from statistics import fmean, stdev
 
 import h5py
 import numpy as np
 import pytest
+from conftest import command
+from handmade import star_file
 
 import dpadmm_mpi
-from dpadmm_mpi.config import parse
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.parsing import parse
+from dpadmm_mpi.results import accounts, is_proven
 
 
 @pytest.fixture
@@ -85,6 +92,128 @@ def test_to_xarray(file):
     assert dataset.attrs["complete"]
 
 
+def test_to_pandas(file):
+    """A row for each run and iteration; measurements as they are, the accounts repeated in every run."""
+    result = dpadmm_mpi.load(file)
+    frame = result.to_pandas()
+    assert list(frame) == ["run", "iteration", "loss", "test_error", "objective", "consensus_error", "distance_to_optimum",
+                           "bound", "tight", "epsilon"]  # fmt: skip
+    assert len(frame) == 3 * 6
+    for row in frame.itertuples():
+        assert row.loss == result.loss[row.run, row.iteration]
+        assert row.epsilon == result["privacy/epsilon"][row.iteration]
+    assert frame.groupby("iteration").loss.mean()[5] == pytest.approx(result.loss[:, 5].mean())
+
+
+def test_to_pandas_keeps_what_was_reached_and_whatever_is_there(tmp_path):
+    path = star_file(tmp_path / "star.h5", extra=True)
+    with h5py.File(path, "r+") as star:
+        star["loss"][2, 20:] = np.nan
+    frame = dpadmm_mpi.load(path).to_pandas()
+    assert len(frame) == 3 * 31 + 20
+    assert frame.groupby("run").iteration.max().tolist() == [30, 30, 19, 30]
+    assert list(frame)[2:] == ["loss", "test_error", "objective", "objective_gap", "consensus_error", "gradient_norm",
+                               "epsilon_paper", "epsilon_sound", "renyi"]  # fmt: skip
+
+
+def test_accounts_of_both_families(file, tmp_path):
+    """Name and title, the paper's first; node datasets and parameters are none."""
+    assert accounts(dpadmm_mpi.load(file)) == [
+        ("bound", "P(t), the paper's bound"), ("tight", "tighter pure bound"), ("epsilon", "epsilon (delta 1e-05)"),
+    ]  # fmt: skip
+    star = dpadmm_mpi.load(star_file(tmp_path / "star.h5", extra=True))
+    assert accounts(star) == [
+        ("epsilon_paper", "paper's epsilon (delta 0.001)"), ("epsilon_sound", "sound epsilon (delta 0.001)"),
+        ("renyi", "renyi"),
+    ]  # fmt: skip
+    assert [is_proven(star, name) for name, _ in accounts(star)] == [False, True, False]
+
+
+@pytest.fixture
+def shown(file, config, tmp_path):
+    """Three files: private with three runs, without noise and with one run, of the star family; with difficult names."""
+    dpadmm_mpi.run(config("admm") | {"name": 'a,b "50%" & $_x^2_$ \\ {#~}'}, tmp_path / "plain.h5")
+    return [file, tmp_path / "plain.h5", star_file(tmp_path / "star.h5")]
+
+
+def test_show_has_mean_range_and_standard_error(shown):
+    private = dpadmm_mpi.load(shown[0])
+    lines = command("show", *shown).stdout.splitlines()
+    for name in ("loss", "test_error"):
+        values = private[name][:, -1].tolist()
+        error = stdev(values) / 3**0.5
+        assert f"{fmean(values):.4g} ±{(max(values) - min(values)) / 2:.2g} ({error:.2g})" in lines[1]
+    assert "not proven" in lines[3]
+    assert lines[4].startswith("mean ±half the range (standard error")
+
+
+def test_a_column_that_no_file_has_is_left_out(shown):
+    heads = [command("show", path).stdout.splitlines()[0] for path in shown]
+    assert "gap" not in heads[0]
+    assert "to optimum" in heads[0]
+    assert "to optimum" not in heads[2]
+    assert heads[2].split()[-5:] == ["consensus", "epsilon", "paper", "epsilon", "sound"]
+    assert "P(t)" not in heads[2]
+    rows = command("show", *shown).stdout.splitlines()
+    assert {"P(t)", "gap"} <= set(rows[0].split())
+    assert rows[3].rstrip().endswith("40")
+
+
+def test_show_json(shown):
+    """Plain JSON: infinity as text, what is not there as null."""
+    private, plain, star = json.loads(command("show", *shown, "--json").stdout, parse_constant=pytest.fail)
+    loaded = dpadmm_mpi.load(shown[0])
+    values = loaded.loss[:, -1].tolist()
+    expected = {
+        "mean": fmean(values),
+        "smallest": min(values),
+        "largest": max(values),
+        "standard_error": stdev(values) / 3**0.5,
+    }
+    assert private["measurements"]["loss"] == pytest.approx(expected)
+    assert private["privacy"]["epsilon"] == {"total": loaded["privacy/epsilon"][-1], "proven": True, "delta": 1e-5}
+    assert (private["runs"], private["iteration"], private["status"], private["method"]) == (3, 5, "complete", "mr-admm")
+    assert plain["name"] == 'a,b "50%" & $_x^2_$ \\ {#~}'
+    assert plain["privacy"]["bound"]["total"] == "inf"
+    assert plain["measurements"]["loss"]["standard_error"] is None
+    assert star["measurements"]["objective_gap"]["mean"] == pytest.approx(
+        dpadmm_mpi.load(shown[2])["objective_gap"][:, -1].mean()
+    )
+    assert star["privacy"]["epsilon_paper"]["proven"] is False
+
+
+def test_show_csv(shown):
+    """As another program reads it; the same numbers as the JSON."""
+    import io
+
+    import pandas as pd
+
+    text = command("show", *shown, "--csv").stdout
+    frame = pd.read_csv(io.StringIO(text))
+    objects = json.loads(command("show", *shown, "--json").stdout)
+    assert frame["name"].tolist() == [each["name"] for each in objects]
+    assert frame["loss_mean"].tolist() == [each["measurements"]["loss"]["mean"] for each in objects]
+    assert frame["privacy_bound_total"][0] == objects[0]["privacy"]["bound"]["total"]
+    assert np.isinf(frame["privacy_bound_total"][1])
+    assert np.isnan(frame["privacy_bound_total"][2])
+    assert frame["privacy_epsilon_sound_total"][2] == 40
+
+
+def test_show_latex(shown):
+    """Every special character of a name is escaped, every row has as many cells, and numbers are mathematics."""
+    lines = command("show", *shown, "--latex").stdout.splitlines()
+    rows = [line for line in lines if line.endswith(r" \\")]
+    assert len(rows) == 4
+    assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1
+    columns = re.search(r"tabular\}\{(\w+)\}", "\n".join(lines))[1]
+    assert len(columns) == len(re.findall(r"(?<!\\)&", rows[0])) + 1
+    name = r'a,b "50\%" \& \$\_x\textasciicircum{}2\_\$ \textbackslash{} \{\#\textasciitilde{}\}'
+    assert rows[2].startswith(name + " & complete")
+    assert r"$\infty$" in rows[2]
+    assert r"$\pm$" in rows[1]
+    assert "inf" not in rows[2].replace(r"\infty", "")
+
+
 def test_opens_in_xarray_without_this_package(file):
     import xarray as xr
 
@@ -111,7 +240,7 @@ def test_rows_reach_the_disk_before_the_mark_of_completion(config, tmp_path, mon
     from dpadmm_mpi import recorder
 
     events = []
-    flush, set_attribute = h5py.File.flush, h5py.AttributeManager.__setitem__
+    flush, set_attribute = h5py.File.flush, h5py.AttributeManager.modify
 
     def noted_flush(self):
         events.append(int(np.isfinite(self["loss"][0]).sum()) if "loss" in self else -1)
@@ -123,16 +252,20 @@ def test_rows_reach_the_disk_before_the_mark_of_completion(config, tmp_path, mon
         return set_attribute(self, name, value)
 
     monkeypatch.setattr(h5py.File, "flush", noted_flush)
-    monkeypatch.setattr(h5py.AttributeManager, "__setitem__", noted_attribute)
+    monkeypatch.setattr(h5py.AttributeManager, "modify", noted_attribute)
     monkeypatch.setattr(recorder, "FLUSH_SECONDS", 1e9)
     dpadmm_mpi.run(config(iterations=20, record={"every": 3, "checkpoint": 7, "trajectory": False}), tmp_path / "o.h5")
-    rows = [event for event in events if isinstance(event, int)]
-    assert rows[1:4] == [4, 7, 8]  # iterations 9 and 18 are the first ones at least 7 after the flush before; then the end
+
+    def rows():
+        """Rows in the file at each flush, without those of the set-up."""
+        return [event for event in events if isinstance(event, int) and event > 0]
+
+    assert rows()[:3] == [4, 7, 8]  # iterations 9 and 18 are the first ones at least 7 after the flush before; then the end
     assert events.index("complete") == len(events) - 2
     monkeypatch.setattr(recorder, "FLUSH_SECONDS", -1.0)
     events.clear()
     dpadmm_mpi.run(config(iterations=4, record={"checkpoint": 1000}), tmp_path / "p.h5")
-    assert events[1:6] == [1, 2, 3, 4, 5]
+    assert rows()[:5] == [1, 2, 3, 4, 5]
 
 
 def test_a_result_introduces_itself(file):

@@ -1,0 +1,203 @@
+"""Mean and range over the runs, against the iterations or against the privacy that they cost."""
+
+import tomllib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.plots.style import (
+    ACCOUNT_STYLES,
+    Request,
+    caption,
+    listed,
+    logarithmic,
+    name_files,
+    panels,
+    share_legend,
+    spots,
+)
+from dpadmm_mpi.results import Result, is_proven, last_row
+
+Array = NDArray[np.float64]
+WIDE = 50  # from this ratio on, accounts that stand beside each other get a logarithmic axis
+
+OVER_ITERATIONS = {
+    "loss": "loss",
+    "test-error": "test_error",
+    "objective": "objective",
+    "objective-gap": "objective_gap",
+    "consensus": "consensus_error",
+    "optimum": "distance_to_optimum",
+}
+OVER_PRIVACY = {"loss-privacy": "loss", "error-privacy": "test_error"}
+TITLES = {
+    "loss": "mean loss",
+    "test_error": "test error of the mean classifier",
+    "objective": "objective",
+    "objective_gap": "objective above the optimum's",
+    "consensus_error": "mean distance from the mean classifier",
+    "distance_to_optimum": "relative distance to the optimum",
+}
+LOGARITHMIC = ("objective_gap", "consensus_error", "distance_to_optimum")
+
+
+def overview(request: Request) -> Any:
+    """Loss, test error where there is one, and privacy."""
+    has_test = any(has_numbers(result, "test_error") for result in request.results)
+    figure, axes = panels(3 if has_test else 2, 3.6, 3.3)
+    draw_measure(request, axes[0], "loss")
+    if has_test:
+        draw_measure(request, axes[1], "test_error")
+    draw_accounts(request, axes[-1])
+    name_files(request, figure, axes[0].get_legend_handles_labels()[0])
+    return figure
+
+
+def over_iterations(request: Request, measure: str) -> Any:
+    request.needs(measure)
+    figure, [axis] = panels(1, 5.2, 3.7)
+    draw_measure(request, axis, measure)
+    name_files(request, figure, axis.get_legend_handles_labels()[0])
+    return figure
+
+
+def privacy(request: Request) -> Any:
+    figure, [axis] = panels(1, 5.2, 3.7)
+    draw_accounts(request, axis)
+    # Here the line style says which account it is; colour and marker say which file.
+    name_files(request, figure, [axis.plot([], [], **{**look, "linestyle": "none"})[0] for _, look in request])
+    return figure
+
+
+def over_privacy(request: Request, measure: str) -> Any:
+    """What each privacy buys; of iterations that cost the same, recycled ones for example, the last counts."""
+    request.needs(measure)
+    figure, [axis] = panels(1, 5.2, 3.7)
+    chosen = request.one_account()
+    shared = len({name for name, _ in chosen}) == 1
+    for index, ((result, look), (account, title)) in enumerate(zip(request, chosen, strict=True)):
+        cost = result[f"privacy/{account}"]
+        if np.isfinite(cost).all():
+            if not shared:
+                look["label"] += f": {title}"
+            rows = np.flatnonzero(reached(result, measure) & np.append(np.diff(cost) != 0, True))
+            band(axis, cost[rows], result[measure][:, rows], look, index, request)
+        else:
+            end = result[measure][:, last_row(result)[0]]
+            axis.axhline(np.nanmean(end), **{**look, "marker": None, "label": f"{look['label']} (not private; at the end)"})
+    caption(axis, TITLES[measure], f"total privacy loss: {listed([title for _, title in chosen])}" if shared else "epsilon")
+    name_files(request, figure, axis.get_legend_handles_labels()[0])
+    return figure
+
+
+def tradeoff(request: Request) -> Any:
+    """Where each file ends: a point per file, those of one method joined. For sweeps over the noise."""
+    has_test = all(has_numbers(result, "test_error") for result in request.results)
+    measures = ["loss", "test_error"] if has_test else ["loss"]
+    figure, axes = panels(len(measures), 4.4, 3.5)
+    methods = [str(tomllib.loads(result.config_text).get("algorithm", {}).get("method", "?")) for result in request.results]
+    chosen = request.one_account()
+    looks = [look for _, look in request]
+    for axis, measure in zip(axes, measures, strict=True):
+        for index, method in enumerate(dict.fromkeys(methods)):
+            points = []
+            for result, (account, _), name in zip(request.results, chosen, methods, strict=True):
+                end = last_row(result)[0]
+                if name == method:
+                    values = result[measure][:, end]
+                    points.append((result[f"privacy/{account}"][end], np.nanmean(values), np.nanmin(values), np.nanmax(values)))
+            x, mean, low, high = np.array(sorted(points)).T
+            look = {**looks[index], "marker": looks[index]["marker"] or "o", "label": method}
+            private = np.isfinite(x)
+            for level in mean[~private]:
+                axis.axhline(level, color=look["color"], linestyle=":", label=f"{method} (not private)")
+            if private.any():
+                axis.errorbar(x[private], mean[private], [(mean - low)[private], (high - mean)[private]], capsize=2.5, **look)
+        caption(axis, f"{TITLES[measure]}, at the end", f"total privacy loss: {listed([title for _, title in chosen])}")
+        axis.margins(x=0.06)
+    handles, names = axes[0].get_legend_handles_labels()
+    share_legend(figure, list(dict(zip(names, handles, strict=True)).values()))
+    return figure
+
+
+def draw_measure(request: Request, axis: Any, measure: str) -> None:
+    """One curve for each file that has the measure."""
+    for index, (result, look) in enumerate(request):
+        if has_numbers(result, measure):
+            rows = reached(result, measure)
+            band(axis, result.iteration[rows], result[measure][:, rows], look, index, request)
+    if measure in LOGARITHMIC:
+        logarithmic(axis)
+    caption(axis, TITLES[measure])
+
+
+def band(axis: Any, x: Array, values: Array, look: dict[str, Any], index: int, request: Request) -> None:
+    """Mean over the runs as a line; their range as a band, or, as in the papers, as bars."""
+    mean, low, high = np.nanmean(values, axis=0), np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    at = spots(len(x), index, len(request.results))
+    axis.plot(x, mean, markevery=at.tolist(), **look)
+    if len(values) > 1 and request.bars:
+        errors = [(mean - low)[at], (high - mean)[at]]
+        axis.errorbar(x[at], mean[at], errors, fmt="none", ecolor=look["color"], elinewidth=0.9, capsize=2.5)
+    elif len(values) > 1:
+        axis.fill_between(x, low, high, color=look["color"], alpha=0.18, lw=0)
+
+
+def draw_accounts(request: Request, axis: Any) -> None:
+    """Every account of every file, as far as some run got; an infinite one is not drawn, but counted in the legend."""
+    seen: dict[str, list[tuple[Result, str]]] = {}
+    infinite: dict[str, int] = {}
+    ends = []
+    for index, (result, look) in enumerate(request):
+        rows = reached(result, "loss")
+        for name, title in request.accounts(result):
+            seen.setdefault(name, []).append((result, title))
+            values = result[f"privacy/{name}"]
+            if not np.isfinite(values).all():
+                infinite[name] = infinite.get(name, 0) + 1
+                continue
+            lines = {**look, "linestyle": ACCOUNT_STYLES.get(name, ":"), "label": None}
+            at = spots(int(rows.sum()), index, len(request.results)).tolist()
+            axis.plot(result.iteration[rows], values[rows], markevery=at, **lines)
+            ends.append(values[rows][-1])
+    caption(axis, "total privacy loss")
+    if not ends:
+        axis.text(0.5, 0.5, "not private:\nevery account is infinite", ha="center", va="center", transform=axis.transAxes)
+        axis.set_xticks([])
+        axis.set_yticks([])
+        return
+    _explain(axis, seen, infinite)
+    legend = 0.075 * (len(seen) + bool(infinite))  # its share of the height, above the curves
+    room = legend / (1 - legend)
+    if min(ends) > 0 and max(ends) > WIDE * min(ends):
+        logarithmic(axis)
+        axis.set_ylim(top=max(ends) * (max(ends) / axis.get_ylim()[0]) ** room)
+    else:
+        axis.set_ylim(0, max(1e-9, max(ends)) * (1.03 + room))
+
+
+def _explain(axis: Any, seen: dict[str, list[tuple[Result, str]]], infinite: dict[str, int]) -> None:
+    """Say which line is which account, what is not proven, and what is not there because it is infinite."""
+    handles = []
+    everywhere = {(infinite.get(name, 0), len(files)) for name, files in seen.items()}
+    for name, files in seen.items():
+        label = listed([title for _, title in files])
+        if not all(is_proven(result, name) for result, _ in files):
+            label += ", not proven" if not any(is_proven(result, name) for result, _ in files) else ", partly not proven"
+        if len(everywhere) > 1 and name in infinite:
+            label += f" (infinite: {infinite[name]} of {len(files)})"
+        handles += axis.plot([], [], color="0.3", linestyle=ACCOUNT_STYLES.get(name, ":"), label=label)
+    missing, count = next(iter(everywhere))
+    title = f"{missing} of {count} not private: infinite" if len(everywhere) == 1 and missing else None
+    axis.legend(handles=handles, loc="upper left", title=title, title_fontsize=8, alignment="left")
+
+
+def has_numbers(result: Result, name: str) -> bool:
+    return name in result and bool(np.isfinite(result[name]).any())
+
+
+def reached(result: Result, name: str) -> NDArray[np.bool_]:
+    """The rows with a number from some run."""
+    rows: NDArray[np.bool_] = np.isfinite(result[name]).any(axis=0)
+    return rows

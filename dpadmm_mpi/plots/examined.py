@@ -1,0 +1,68 @@
+"""What `dpadmm audit` and `dpadmm attack` found."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dpadmm_mpi.attack import Attack
+from dpadmm_mpi.audit import Audit
+from dpadmm_mpi.plots.style import (
+    ACCOUNT_STYLES,
+    COLOURS,
+    MARKERS,
+    STYLES,
+    caption,
+    logarithmic,
+    panels,
+    refuse_ending,
+    save,
+    style,
+)
+from dpadmm_mpi.results import accounts
+
+
+def audit_figure(audit: Audit, target: Path) -> None:
+    """Realised loss of the worst neighbour in every run over the iterations, and its distribution, against the accounts."""
+    refuse_ending(target)
+    with style():
+        figure, (growth, spread) = panels(2, 4.2, 3.4)
+        result = audit.result
+        k = int(audit.worst.argmax())
+        t, node = np.append(0, audit.data_steps), audit.nodes[k]
+        per_run = audit.losses[k].max(axis=2)
+        for run in per_run:
+            growth.step(t, np.append(0, run), where="post", color=COLOURS[0], linewidth=0.6, alpha=0.35)
+        for account, title in accounts(result):
+            values = result[f"privacy/node_{account}"][:, node]
+            look = {"color": COLOURS[1], "linestyle": ACCOUNT_STYLES.get(account, ":")}
+            growth.plot(result.iteration, values, label=title, **look)
+            spread.axvline(values[-1], **look)
+        growth.plot([], [], color=COLOURS[0], label="realised, one line per run")
+        growth.legend(loc="upper left")
+        caption(growth, f"privacy loss of node {node}, worst neighbour of each run")
+        spread.hist(per_run[:, -1], bins=min(40, max(5, len(per_run) // 5)), color=COLOURS[0], alpha=0.75)
+        caption(spread, f"at the end, {len(per_run)} runs", "realised privacy loss")
+    save(figure, target)
+
+
+def attack_figure(attacks: Sequence[Attack], target: Path) -> None:
+    """Error of the reconstruction against the total privacy loss so far, mean and range over the runs."""
+    refuse_ending(target)
+    with style():
+        figure, [axis] = panels(1, 5.6, 3.8)
+        for index, attack in enumerate(attacks):
+            look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index % len(STYLES)]}
+            errors = np.maximum(attack.errors, 1e-17)
+            if np.isfinite(attack.bound).all():
+                marker = MARKERS[index % len(MARKERS)]
+                axis.plot(attack.bound, errors.mean(axis=0), label=attack.name, marker=marker, **look)
+                axis.fill_between(attack.bound, errors.min(axis=0), errors.max(axis=0), color=look["color"], alpha=0.18, lw=0)
+            else:
+                axis.axhline(errors[:, -1].mean(), label=f"{attack.name}: not private", **look)
+        logarithmic(axis)
+        if any(np.isfinite(attack.bound).all() for attack in attacks):
+            logarithmic(axis, "x")
+        caption(axis, "error of the reconstructed record (its norm is at most 1)", "total privacy loss P(t) of the node so far")
+        axis.legend()
+    save(figure, target)

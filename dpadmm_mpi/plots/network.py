@@ -1,0 +1,122 @@
+"""The nodes: how far apart they are, and the network with a number on each of them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.plots.style import MAP, Request, caption, listed, name_files, panels, spots
+from dpadmm_mpi.results import Result, accounts, last_row
+
+Array = NDArray[np.float64]
+LARGE = 120  # nodes; beyond, a layout that is quicker but may be tangled
+MANY = 30  # from here on, no numbers in the nodes and no range on each of them
+OFFSET = 0.6  # of the room between two nodes, shared by the files
+
+
+def nodes(request: Request) -> Any:
+    """The nodes' losses over the iterations, from the best to the worst node, and loss and privacy of each node at the end."""
+    request.needs("node_loss")
+    chosen = request.one_account() if all(accounts(result) for result in request.results) else []
+    private = [_finite(r, f"privacy/node_{account}") for r, (account, _) in zip(request.results, chosen, strict=False)]
+    figure, axes = panels(3 if any(private) else 2, 3.6, 3.3)
+    count = len(request.results)
+    for index, (result, look) in enumerate(request):
+        end = last_row(result)[0] + 1
+        t, mean = result.iteration[:end], np.nanmean(result["node_loss"][:, :end], axis=0)
+        axes[0].plot(t, mean.mean(axis=1), markevery=spots(end, index, count).tolist(), **look)
+        axes[0].fill_between(t, mean.min(axis=1), mean.max(axis=1), color=look["color"], alpha=0.18, lw=0)
+        at = result["node"] + OFFSET * ((index + 0.5) / count - 0.5)
+        values = result["node_loss"][:, end - 1]
+        dots = {"color": look["color"], "linestyle": "none", "marker": look["marker"] or "o"}
+        ends = [mean[-1] - np.nanmin(values, axis=0), np.nanmax(values, axis=0) - mean[-1]]
+        axes[1].errorbar(at, mean[-1], ends if len(at) <= MANY else None, elinewidth=0.9, capsize=2, **dots)
+        if any(private) and private[index]:
+            axes[2].plot(at, result[f"privacy/node_{chosen[index][0]}"][end - 1], **dots)
+    caption(axes[0], "loss: mean of the nodes, best to worst")
+    caption(axes[1], "loss of each node at the end", "node")
+    if any(private):
+        titles = [title for (_, title), there in zip(chosen, private, strict=True) if there]
+        caption(axes[2], f"each node: {listed(titles)}", "node")
+    for axis in axes[1:]:
+        axis.margins(x=0.06)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    name_files(request, figure, axes[0].get_legend_handles_labels()[0])
+    return figure
+
+
+def _finite(result: Result, name: str) -> bool:
+    return name in result and bool(np.isfinite(result[name]).all())
+
+
+def network(request: Request) -> Any:
+    """Each node with its loss at the end, mean over the runs; or, if an account is asked for, with its privacy loss."""
+    request.needs("graph/edges", numbers=False)
+    title = "loss of the node at the end"
+    if request.account is None:
+        request.needs("node_loss")
+        values = [np.nanmean(result["node_loss"][:, last_row(result)[0]], axis=0) for result in request.results]
+    else:
+        chosen = request.one_account()
+        request.needs(f"privacy/node_{request.account}", numbers=False)
+        title = f"at the end: {listed([title for _, title in chosen])}"
+        values = [result[f"privacy/node_{request.account}"][last_row(result)[0]] for result in request.results]
+    figure, axes = panels(len(request.results), 4.2, 3.8)
+    finite = np.concatenate(values)[np.isfinite(np.concatenate(values))]
+    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
+    if high - low < 1e-9 * abs(high):  # all equal: one colour, and a scale that can be drawn
+        low, high = low - 0.05 * abs(low) - 1e-9, high + 0.05 * abs(high) + 1e-9
+    for axis, result, label, numbers in zip(axes, request.results, request.labels, values, strict=True):
+        shades = _draw(axis, result, numbers, low, high)
+        axis.set_title(label if np.isfinite(numbers).all() else f"{label}\nnot private: infinite", loc="center")
+    if len(finite):
+        figure.colorbar(shades, ax=axes, label=title, shrink=0.8, aspect=30)
+    return figure
+
+
+def _draw(axis: Any, result: Result, values: Array, low: float, high: float) -> Any:
+    edges, count = result["graph/edges"], len(result["node"])
+    places = _places(edges, count)
+    size = float(np.clip(9000 / len(places), 60, 700))
+    for i, j in edges:
+        axis.plot(*zip(places[i], places[j], strict=True), color="0.65", linewidth=1.0 if len(edges) < 300 else 0.4, zorder=1)
+    numbers = np.where(np.isfinite(values), values, np.nan)
+    shades = axis.scatter(
+        *places[:count].T, s=size, c=numbers, cmap=MAP, vmin=low, vmax=high, edgecolors="0.2", linewidths=0.8, zorder=2,
+        plotnonfinite=True,
+    )  # fmt: skip
+    shades.cmap = shades.cmap.with_extremes(bad="0.85")
+    if len(places) > count:  # the hub of a star, which has no records
+        axis.scatter(*places[count:].T, s=1.3 * size, marker="s", color="white", edgecolors="0.2", linewidths=1.2, zorder=2)
+    if len(places) <= MANY:
+        for node, place in enumerate(places):
+            if node >= count:
+                text, dark = "hub", False
+            else:
+                shown = np.isfinite(values[node])
+                text = f"{node}\n{values[node]:#.3g}" if shown else f"{node}"
+                dark = shown and (values[node] - low) / (high - low) < 0.55
+            axis.text(*place, text, ha="center", va="center", fontsize=7, color="white" if dark else "black", zorder=3)
+    axis.set_aspect("equal")
+    axis.margins(0.15)
+    axis.set_axis_off()
+    return shades
+
+
+def _places(edges: NDArray[np.int64], count: int) -> Array:
+    """Where the nodes stand; the hub of a star in the middle."""
+    import networkx as nx
+
+    graph = nx.Graph()
+    graph.add_nodes_from(range(max(count, int(edges.max(initial=0)) + 1)))
+    graph.add_edges_from(edges.tolist())
+    degrees = dict(graph.degree())
+    hub = max(degrees, key=lambda node: degrees[node])
+    if degrees[hub] == len(graph) - 1 == len(edges) > 1:
+        rest = [node for node in graph if node != hub]
+        places = nx.circular_layout(rest) | {hub: np.zeros(2)}
+    elif len(graph) <= LARGE:
+        places = nx.kamada_kawai_layout(graph)
+    else:
+        places = nx.spring_layout(graph, seed=1, iterations=100, method="force")
+    return np.array([places[node] for node in range(len(graph))])

@@ -1,0 +1,71 @@
+"""The papers' figures: panels of curves, mean and range over the runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpadmm_mpi.plots.style import (
+    COLOURS,
+    MARKERS,
+    STYLES,
+    caption,
+    logarithmic,
+    panels,
+    refuse_ending,
+    save,
+    share_legend,
+    spots,
+    style,
+)  # fmt: skip
+from dpadmm_mpi.reproduce.claims import Results
+from dpadmm_mpi.reproduce.figures import Figure
+from dpadmm_mpi.reproduce.pictures import Line, Panel, lines
+
+START = 5  # iterations after which a loss must be in the picture
+
+
+def draw(figure: Figure, results: Results, target: Path) -> None:
+    """One legend for all panels: a label has the same look in each of them."""
+    refuse_ending(target)
+    labels = list(dict.fromkeys(label for panel in figure.panels for _, label in panel.curves))
+    with style():
+        picture, axes = panels(len(figure.panels), 3.7, 2.9, figure.columns)
+        handles: dict[str, Any] = {}
+        for panel, axis in zip(figure.panels, axes, strict=True):
+            handles |= _draw_panel(panel, axis, results, labels)
+        share_legend(picture, [handles[label] for label in labels if label in handles])
+        picture.suptitle(figure.title, fontsize=10)
+    save(picture, target)
+
+
+def _draw_panel(panel: Panel, axis: Any, results: Results, labels: Sequence[str]) -> dict[str, Any]:
+    handles = {}
+    if panel.log_y:
+        logarithmic(axis)
+    if panel.log_x:
+        logarithmic(axis, "x")
+    drawn = list(lines(panel, results))
+    for line in drawn:
+        handles[line.label] = _draw_line(line, axis, labels.index(line.label), len(labels), panel.x is not None)
+    if panel.measure == "loss" and panel.x is None and not panel.log_y:
+        _leave_out_the_start(axis, drawn)
+    caption(axis, panel.title, panel.x_title)
+    return handles
+
+
+def _leave_out_the_start(axis: Any, drawn: Sequence[Line]) -> None:
+    """The first steps from a random start are so large that nothing else would be seen."""
+    top = max(line.high[line.x >= START].max() for line in drawn)
+    bottom = min(line.low.min() for line in drawn)
+    axis.set_ylim(bottom - 0.04 * (top - bottom), top + 0.08 * (top - bottom))
+
+
+def _draw_line(line: Line, axis: Any, index: int, count: int, has_points: bool) -> Any:
+    """A band over the iterations; bars where every point is a variant of its own."""
+    look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index % len(STYLES)], "label": line.label}
+    marker = MARKERS[index % len(MARKERS)]
+    if has_points:
+        spread = [line.mean - line.low, line.high - line.mean]
+        return axis.errorbar(line.x, line.mean, yerr=spread, marker=marker, capsize=2, **look)
+    axis.fill_between(line.x, line.low, line.high, color=look["color"], alpha=0.18, lw=0)
+    return axis.plot(line.x, line.mean, marker=marker, markevery=spots(len(line.x), index, count).tolist(), **look)[0]

@@ -1,0 +1,67 @@
+"""A figure as panels of curves; drawn, and written down as a table."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.reproduce.claims import Results
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves over the iterations; or, with `x`, the last values of all variants over a number, a curve for each group."""
+
+    title: str
+    measure: str  # an HDF5 name
+    curves: Sequence[tuple[str, str]]  # (variant, label); with `x`, variants with one label make one curve
+    x: Sequence[float] | None = None  # a number for each of the curves
+    x_title: str = "iteration t"
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    label: str
+    x: Array
+    mean: Array
+    low: Array
+    high: Array
+
+
+def lines(panel: Panel, results: Results) -> Iterator[Line]:
+    """What a panel shows: mean and range over the runs."""
+    if panel.x is None:
+        for variant, label in panel.curves:
+            result = results[variant]
+            values = np.atleast_2d(result[panel.measure])  # an account has no runs
+            if np.isfinite(values).any():
+                yield Line(label, result.iteration, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+        return
+    for label in dict.fromkeys(label for _, label in panel.curves):
+        chosen = [(x, results[variant]) for x, (variant, name) in zip(panel.x, panel.curves, strict=True) if name == label]
+        ends = [np.atleast_1d(result[panel.measure][..., -1]) for _, result in chosen]
+        yield Line(
+            label,
+            np.array([x for x, _ in chosen], dtype=np.float64),
+            np.array([end.mean() for end in ends]),
+            np.array([end.min() for end in ends]),
+            np.array([end.max() for end in ends]),
+        )
+
+
+def write_table(panels: Sequence[Panel], results: Results, target: Path) -> None:
+    """What is drawn, a row per point."""
+    with target.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["panel", "measure", "curve", "x", "mean", "lowest", "highest"])
+        for panel in panels:
+            for line in lines(panel, results):
+                for point in zip(line.x, line.mean, line.low, line.high, strict=True):
+                    writer.writerow([panel.title, panel.measure, line.label, *(f"{value:.6g}" for value in point)])

@@ -1,0 +1,277 @@
+"""What the pictures hold, read back from the figures; every kind on every family of files; refusals."""
+
+import re
+
+import h5py
+import matplotlib
+import numpy as np
+import pytest
+from conftest import command, sentences
+from handmade import star_file
+
+import dpadmm_mpi
+from dpadmm_mpi import plots
+from dpadmm_mpi.attack import attack
+from dpadmm_mpi.audit import audit
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.plots.style import COLOURS, MARKERS, STYLES
+from dpadmm_mpi.results import is_proven
+
+
+@pytest.fixture
+def private(config, tmp_path):
+    """Recycled steps, three runs."""
+    return dpadmm_mpi.run(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
+
+
+@pytest.fixture
+def plain(config, tmp_path):
+    return dpadmm_mpi.run(config("admm", record={"optimum": True}), tmp_path / "plain.h5")
+
+
+@pytest.fixture
+def star(tmp_path):
+    return dpadmm_mpi.load(star_file(tmp_path / "star.h5"))
+
+
+def texts(axis):
+    return " ".join(text.get_text() for text in axis.get_legend().get_texts())
+
+
+def band_of(axis):
+    return axis.collections[0].get_paths()[0].vertices[:, 1]
+
+
+def test_overview_has_mean_range_and_every_account(private, plain):
+    loss, error, privacy = plots.figure([private, plain]).axes
+    assert np.allclose(loss.get_lines()[0].get_ydata(), private.loss.mean(axis=0))
+    assert band_of(loss).min() == pytest.approx(private.loss.min())
+    assert band_of(loss).max() == pytest.approx(private.loss.max())
+    assert np.allclose(error.get_lines()[1].get_ydata(), plain.test_error[0])
+    drawn = [line.get_ydata() for line in privacy.get_lines() if len(line.get_ydata())]
+    for values, name in zip(drawn, ("bound", "tight", "epsilon"), strict=True):  # the plain run's are infinite
+        assert np.array_equal(values, private[f"privacy/{name}"])
+    assert "1 of 2 not private" in privacy.get_legend().get_title().get_text()
+    [alone] = [line for line in plots.figure([private], "privacy", "tight").axes[0].get_lines() if len(line.get_ydata())]
+    assert np.array_equal(alone.get_ydata(), private.tight)
+
+
+def test_a_run_without_noise_alone_says_that_it_is_not_private(plain):
+    privacy = plots.figure([plain]).axes[-1]
+    assert "not private" in privacy.texts[0].get_text()
+    assert not privacy.get_lines()
+
+
+def test_what_is_not_proven_is_said_in_the_picture(private, star):
+    assert "paper's epsilon (delta 0.001), not proven" in texts(plots.figure([star], "privacy").axes[0])
+    assert "not proven" not in texts(plots.figure([private], "privacy").axes[0])
+    assert "not proven" in plots.figure([star], "loss-privacy", "epsilon_paper").axes[0].get_xlabel()
+
+
+@pytest.mark.parametrize("account", ["bound", "epsilon"])
+def test_loss_against_privacy_takes_the_last_iteration_of_each_price(private, account):
+    """Recycled steps cost nothing: of two iterations with equal cost the later one is drawn."""
+    [line] = plots.figure([private], "loss-privacy", account).axes[0].get_lines()
+    last = dict(zip(private[f"privacy/{account}"], private.loss.mean(axis=0), strict=True))
+    assert len(last) == 4  # 0 and three data steps in six iterations
+    assert np.allclose(line.get_xdata(), list(last))
+    assert np.allclose(line.get_ydata(), list(last.values()))
+
+
+def test_accounts_to_compare_by(private, plain, star):
+    """The first that all files have, a proven one before others; without one in common each its own, named."""
+    assert plots.figure([private, plain], "error-privacy").axes[0].get_xlabel() == "total privacy loss: P(t), the paper's bound"
+    assert "sound epsilon" in plots.figure([star], "error-privacy").axes[0].get_xlabel()
+    mixed = plots.figure([star, private], "loss-privacy")
+    names = [text.get_text() for text in mixed.legends[0].get_texts()]
+    assert names == ["PS-ADMM: sound epsilon (delta 0.001)", "mr-admm objective: epsilon (delta 1e-05)"]
+    level = plots.figure([private, plain], "loss-privacy").axes[0].get_lines()[1]
+    assert set(level.get_ydata()) == {plain.loss[0, -1]}
+
+
+def test_a_sound_account_goes_before_the_papers():
+    """Where both are proven, as for the curated family."""
+    curated = dpadmm_mpi.run({"iterations": 3, "algorithm": {"method": "dp-admm"}, "privacy": {"noise_std": 0.1}})
+    assert is_proven(curated, "epsilon_paper")
+    assert "sound epsilon" in plots.figure([curated], "error-privacy").axes[0].get_xlabel()
+
+
+def test_bars_reach_from_the_smallest_to_the_largest(private):
+    axis = plots.figure([private], "loss", bars=True).axes[0]
+    [bars] = axis.collections
+    for (t, low), (_, high) in bars.get_segments():
+        assert (low, high) == pytest.approx((private.loss[:, int(t)].min(), private.loss[:, int(t)].max()))
+
+
+def test_nodes(private):
+    spread, ends, privacy = plots.figure([private], "nodes").axes
+    mean = private["node_loss"].mean(axis=0)
+    assert np.allclose(spread.get_lines()[0].get_ydata(), mean.mean(axis=1))
+    assert band_of(spread).min() == pytest.approx(mean.min())
+    assert band_of(spread).max() == pytest.approx(mean.max())
+    assert np.allclose(ends.get_lines()[0].get_ydata(), mean[-1])
+    assert np.allclose(privacy.get_lines()[0].get_ydata(), private["privacy/node_bound"][-1])
+
+
+def test_network_has_every_node_edge_and_number(private):
+    axis = plots.figure([private], "network", "tight").axes[0]
+    [nodes] = axis.collections
+    assert np.allclose(nodes.get_array(), private["privacy/node_tight"][-1])
+    places = nodes.get_offsets()
+    drawn = {frozenset(map(tuple, line.get_xydata())) for line in axis.get_lines()}
+    assert drawn == {frozenset((tuple(places[i]), tuple(places[j]))) for i, j in private["graph/edges"]}
+    assert f"{private['privacy/node_tight'][-1, 3]:#.3g}" in axis.texts[3].get_text()
+
+
+def test_the_hub_of_a_star_is_a_square_in_the_middle(star):
+    axis = plots.figure([star], "network").axes[0]
+    nodes, hub = axis.collections
+    assert (len(nodes.get_offsets()), len(hub.get_offsets())) == (5, 1)
+    assert len(hub.get_paths()[0].vertices) == 5  # the corners of a square, closed
+    assert np.allclose(hub.get_offsets()[0], nodes.get_offsets().mean(axis=0))
+
+
+def test_tradeoff_joins_files_of_one_method(config):
+    results = [dpadmm_mpi.run(config("r-admm", "objective", runs=2, privacy={"alpha": alpha})) for alpha in (4.0, 1.0)]
+    results.append(dpadmm_mpi.run(config("admm")))
+    axis = plots.figure(results, "tradeoff", "tight").axes[0]
+    line = axis.containers[0].lines[0]
+    assert np.allclose(line.get_xdata(), [results[1].tight[-1], results[0].tight[-1]])
+    assert np.allclose(line.get_ydata(), [results[1].loss[:, -1].mean(), results[0].loss[:, -1].mean()])
+
+
+@pytest.mark.parametrize("kind", plots.KINDS)
+def test_every_kind_draws_one_and_many_of_both_families(kind, private, plain, star, tmp_path):
+    """Of the files that have what it draws; a file that has not is named in one sentence."""
+    groups = {"optimum": [[plain], [plain, private]], "objective-gap": [[star]]}
+    for number, results in enumerate(groups.get(kind, [[private], [star], [private, plain, star]])):
+        target = tmp_path / f"{number}.png"
+        plots.draw(results, target, kind, bars=bool(number))
+        assert target.read_bytes().startswith(b"\x89PNG")
+    if kind in groups:
+        lacking = star if kind == "optimum" else plain
+        with pytest.raises(InputError, match=rf"{lacking.source} has no /\w+, which .*record.optimum = true"):
+            plots.figure([lacking], kind)
+
+
+def test_more_and_less_in_a_file_than_expected(tmp_path):
+    """Accounts and measurements of tomorrow, nothing but losses, no test records."""
+    path = star_file(tmp_path / "extra.h5", extra=True, gap=False)
+    extra = dpadmm_mpi.load(path)
+    assert "renyi, not proven" in texts(plots.figure([extra], "privacy").axes[0])
+    assert len(plots.figure([extra], "nodes", "renyi").axes) == 2
+    with pytest.raises(InputError, match="has no /privacy/node_renyi"):
+        plots.figure([extra], "network", "renyi")
+    with h5py.File(path, "r+") as file:
+        del file["privacy"], file["graph"], file["objective"]
+        file["test_error"][...] = np.nan
+    result = dpadmm_mpi.load(path)
+    assert len(plots.figure([result]).axes) == 2
+    assert len(plots.figure([result], "nodes").axes) == 2
+    for kind, sentence in {
+        "test-error": "has no test records",
+        "objective": "has no /objective, which",
+        "network": "has no /graph/edges",
+        "loss-privacy": "has no privacy account",
+    }.items():
+        with pytest.raises(InputError, match=sentence):
+            plots.figure([result], kind)
+
+
+def test_incomplete_files(private, tmp_path):
+    """Rows that no run reached are not drawn, and the name says so; a file without any row is refused."""
+    path = tmp_path / "private.h5"
+    with h5py.File(path, "r+") as file:
+        for name in ("loss", "test_error", "node_loss"):
+            file[name][1, 3:] = np.nan
+            file[name][:, 5:] = np.nan
+        file.attrs["complete"] = False
+    cut = dpadmm_mpi.load(path)
+    figure = plots.figure([cut])
+    assert [len(line.get_xdata()) for axis in figure.axes for line in axis.get_lines() if len(line.get_xdata())] == [5] * 5
+    assert "(incomplete)" in figure.get_suptitle()
+    assert command("plot", path, "-o", tmp_path / "p.png").returncode == 0
+    assert "incomplete" in command("show", path).stdout
+    for kind in ("nodes", "network", "loss-privacy", "tradeoff"):
+        plots.figure([cut], kind)
+    with h5py.File(path, "r+") as file:
+        file["loss"][...] = np.nan
+    with pytest.raises(InputError, match=r"has no number in /loss.*nothing was recorded"):
+        plots.figure([dpadmm_mpi.load(path)])
+
+
+def test_strange_names_are_drawn_as_they_are(config):
+    """Neither mathematics nor hidden: dollars, leading underscores, very long names."""
+    names = ["$x_1$ & <b>", "_hidden", "long " * 40]
+    results = [dpadmm_mpi.run(config(iterations=2) | {"name": name}) for name in names]
+    shown = [text.get_text() for text in plots.figure(results, "loss").legends[0].get_texts()]
+    assert [text.split("\n")[0].strip()[:8] for text in shown] == ["$x_1$ & ", "_hidden", "long lon"]
+    assert max(len(line) for text in shown for line in text.split("\n")) <= 60
+    for result in results:
+        assert plots.figure([result], "loss").get_suptitle().strip()
+
+
+def test_no_formula_language_in_any_label(config, star, tmp_path, monkeypatch):
+    """Since dollars are dollars, tick labels of logarithmic axes must be plain numbers."""
+    drawn = [plots.figure([star], kind) for kind in ("consensus", "objective-gap", "privacy")]
+    monkeypatch.setattr("dpadmm_mpi.plots.examined.save", lambda figure, _: drawn.append(figure))
+    for perturbation in ("none", "objective"):
+        dpadmm_mpi.run(config("admm", perturbation), tmp_path / f"{perturbation}.h5")
+    plots.attack_figure([attack(tmp_path / f"{name}.h5", 0, 0) for name in ("none", "objective")], tmp_path / "a.png")
+    plots.audit_figure(audit(tmp_path / "objective.h5", 2, 0, None), tmp_path / "a.png")
+    assert len(drawn) == 5
+    for figure in drawn:
+        figure.savefig(tmp_path / "x.png")
+        labels = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
+        assert any(re.fullmatch(r"[\d.]+", label) for label in labels)
+        assert not [label for label in labels if "$" in label]
+
+
+def test_files_look_different_also_in_grey(private):
+    """No two of many files share style and marker in a way that only colour could tell; colours differ in lightness."""
+    lines = plots.figure([private] * 15, "loss").axes[0].get_lines()
+    assert len({(line.get_marker(), str(line._unscaled_dash_pattern)) for line in lines}) == 15
+    assert np.gcd(len(STYLES), len(MARKERS)) == np.gcd(len(COLOURS), len(MARKERS)) == np.gcd(len(COLOURS), len(STYLES)) == 1
+
+
+def test_a_picture_leaves_the_users_matplotlib_alone(private, tmp_path):
+    before = dict(matplotlib.rcParams)
+    plots.draw([private], tmp_path / "p.svg")
+    assert dict(matplotlib.rcParams) == before
+    plots.draw([private], tmp_path / "again.svg")
+    assert (tmp_path / "p.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+
+
+@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_plot_command(private, plain, tmp_path, ending, start):
+    process = command("plot", private.source, plain.source, "-o", tmp_path / f"p.{ending}")
+    assert process.returncode == 0, process.stderr
+    assert (tmp_path / f"p.{ending}").read_bytes().startswith(start)
+
+
+def test_plot_names_its_file_after_the_kind(private, tmp_path):
+    assert f"written: {tmp_path / 'private.png'}" in command("plot", private.source).stdout
+    process = command("plot", private.source, "--kind", "loss-privacy", "--account", "epsilon")
+    assert f"written: {tmp_path / 'private-loss-privacy.png'}" in process.stdout
+
+
+def test_refusals_are_one_sentence(private, tmp_path):
+    file = private.source
+    for arguments, sentence in {
+        ("--kind", "los"): 'kind: found "los"; it must be one of overview, loss,',
+        ("--kind", "objective-gap"): "has no /objective_gap",
+        ("--account", "epsilon_sound"): 'has no account "epsilon_sound"; it has bound, tight, epsilon',
+        ("-o", str(tmp_path / "p.xyz")): 'found the ending ".xyz"; it must be one of .png, .svg, .pdf',
+        ("-o", str(tmp_path / "no" / "p.png")): "cannot be written: No such file or directory",
+    }.items():
+        process = command("plot", file, *arguments)
+        assert process.returncode == 2
+        [said] = sentences(process)
+        assert sentence in said
+        assert len(process.stderr.splitlines()) == 1
+
+
+def test_help_names_every_kind():
+    text = command("plot", "--help").stdout
+    for kind in plots.KINDS:
+        assert kind in text

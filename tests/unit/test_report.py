@@ -1,0 +1,188 @@
+"""The page: whole, self-contained, correctly escaped; and opened in a real browser where there is one."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import h5py
+import numpy as np
+import pytest
+from conftest import command, sentences
+from handmade import star_file
+from matplotlib.image import imread
+
+import dpadmm_mpi
+from dpadmm_mpi.report import page
+
+SECTIONS = ["Notes", "Privacy", "Network", "Timing", "Environment", "Configuration"]
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+EVIL = '<b>bold</b> & "quoted" <script>alert(1)</script>'
+
+
+class Page(HTMLParser):
+    """Headings, ids, words and addresses of a page; complains about tags that are not closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.ids, self.addresses, self.headings, self.words, self.cells = [], [], [], [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        self._note(attributes)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self._note(attributes)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("h1", "h2", "h3"):
+            self.headings.append(data)
+        if self.open and self.open[-1] == "td":
+            self.cells.append(data)
+        self.words.append(data)
+
+    def _note(self, attributes):
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value)
+            elif name in ("href", "src", "xlink:href", "action", "srcset", "data", "poster"):
+                self.addresses.append(value)
+
+
+@pytest.fixture
+def results(config, tmp_path):
+    private = dpadmm_mpi.run(config("mr-admm", "objective", runs=2) | {"name": EVIL}, tmp_path / "private.h5")
+    plain = dpadmm_mpi.run(config("admm"), tmp_path / "plain.h5")
+    return [private, plain, dpadmm_mpi.load(star_file(tmp_path / "star.h5"))]
+
+
+def test_one_file_has_every_section_and_number(results):
+    [private, *_] = results
+    parsed = Page(page([private]))
+    assert [heading for heading in parsed.headings if heading in SECTIONS] == SECTIONS
+    for account in ("bound", "tight", "epsilon"):
+        assert f"{private[f'privacy/{account}'][-1]:.4g}" in parsed.cells
+        for value in private[f"privacy/node_{account}"][-1]:
+            assert f"{value:.4g}" in parsed.cells
+        assert str(private.attributes[f"privacy/{account}"]["theorem"]) in parsed.cells
+    assert private.attributes["/"]["config_sha256"] in parsed.cells
+    assert private.config_text in "".join(parsed.words)
+    assert private.attributes["/"]["notes"] in parsed.words  # the unequal dual steps
+    half = np.ptp(private.loss[:, -1]) / 2
+    error = private.loss[:, -1].std(ddof=1) / np.sqrt(2)
+    assert f"{private.loss[:, -1].mean():.4g} ±{half:.2g} ({error:.2g})" in parsed.cells
+    assert parsed.tags.count("svg") >= 6
+
+
+def test_the_page_needs_nothing_else(results):
+    """No address but places on the page itself, none in the style, no script; ids are unique and every link arrives."""
+    text = page(results)
+    parsed = Page(text)
+    assert parsed.addresses
+    links = {address for address in parsed.addresses if not address.startswith("data:image/png;base64,")}
+    assert all(link.startswith("#") for link in links)
+    assert len(parsed.ids) == len(set(parsed.ids))
+    assert {link[1:] for link in links} <= set(parsed.ids)
+    assert set(re.findall(r"url\((.)", text)) <= {"#"}
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(parsed.ids)
+    assert "@import" not in text
+    assert not {"script", "link", "img", "iframe", "object", "embed"} & set(parsed.tags)
+
+
+def test_names_are_text(results):
+    """A name with tags in it stays a name."""
+    parsed = Page(page(results))
+    assert "b" not in parsed.tags
+    assert EVIL in parsed.headings
+    assert EVIL in parsed.cells
+
+
+def test_files_of_all_families_on_one_page(results):
+    parsed = Page(page(results))
+    assert parsed.headings.count("Privacy") == 3
+    assert {"paper's epsilon (delta 0.001)", "sound epsilon (delta 0.001)", "inf", "no", "yes"} <= set(parsed.cells)
+    words = " ".join(parsed.words)
+    assert "Objective above that of the optimum. 2 of 3 files have none." in words
+    # A page about a file without noise has no curves against privacy.
+    assert "against the privacy" not in page(results[1:2])
+
+
+def test_incomplete_and_sparse_files(results, tmp_path):
+    path = tmp_path / "star.h5"
+    with h5py.File(path, "r+") as file:
+        file["loss"][:, 4:] = np.nan
+        file.attrs["complete"] = False
+        for name in ("privacy", "graph", "data", "timing", "node_loss", "objective"):
+            del file[name]
+    parsed = Page(page([dpadmm_mpi.load(path)]))
+    assert any("did not end" in word for word in parsed.words)
+    assert any("no privacy account" in word for word in parsed.words)
+
+
+def test_report_command(results, tmp_path):
+    process = command("report", *(result.source for result in results), "-o", tmp_path / "r.html")
+    assert process.returncode == 0, process.stderr
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == page(results)
+    assert f"written: {tmp_path / 'private.html'}" in command("report", results[0].source).stdout
+    for target, sentence in (("r.pdf", 'ending ".pdf"; it must be .html'), ("no/r.html", "cannot be written: No such file")):
+        refused = command("report", results[0].source, "-o", tmp_path / target)
+        assert refused.returncode == 2
+        [said] = sentences(refused)
+        assert sentence in said
+
+
+@pytest.fixture
+def browser(tmp_path):
+    """browser(*options): what chromium says on standard output. It finds no host, whatever it looks for."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no chromium to open the page in")
+    quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    quiet += [
+        "--disable-component-update",
+        "--disable-sync",
+        "--disable-dev-shm-usage",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+    ]
+
+    def run(*options):
+        start = [program, *quiet, f"--user-data-dir={tmp_path / 'profile'}", *map(str, options)]
+        return subprocess.run(start, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    return run
+
+
+def asked_for(log):
+    """Addresses that the page itself asked for over the network; requests of the browser's own have no origin."""
+    events = [event.get("params", {}) for event in json.loads(log.read_text())["events"]]
+    return [event["url"] for event in events if event.get("initiator", "not an origin") != "not an origin"]
+
+
+def test_a_browser_shows_the_page(results, tmp_path, browser):
+    """It parses to the same content, asks nobody for anything, is no blank picture, and prints."""
+    path, log, picture, printed = (tmp_path / f"r.{ending}" for ending in ("html", "json", "png", "pdf"))
+    path.write_text(page(results).replace("<h2>", '<img src="http://example.invalid/x.png"><h2>', 1), encoding="utf-8")
+    browser("--dump-dom", f"--log-net-log={log}", path.as_uri())
+    assert asked_for(log) == ["http://example.invalid/x.png"]  # so a request would be seen
+    path.write_text(page(results), encoding="utf-8")
+    seen = browser("--dump-dom", f"--log-net-log={log}", path.as_uri())
+    assert asked_for(log) == []
+    assert seen.count("<svg") == page(results).count("<svg")
+    assert "&lt;script&gt;" in seen
+    assert "<script" not in seen
+    browser("--window-size=1000,1400", f"--screenshot={picture}", path.as_uri())
+    pixels = imread(picture)[..., :3]
+    assert 0.5 < (pixels > 0.99).all(axis=2).mean() < 0.98  # mostly paper, but not only
+    assert (np.ptp(pixels, axis=2) > 0.2).sum() > 1000  # curves in colour
+    browser(f"--print-to-pdf={printed}", path.as_uri())
+    assert printed.read_bytes().startswith(b"%PDF")

@@ -1,0 +1,179 @@
+"""The papers' claims as predicates: each holds where it should, fails where it should, and gives its numbers."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from conftest import command
+
+from dpadmm_mpi import configfile
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.reproduce import claims, making, running
+from dpadmm_mpi.reproduce.catalogue import CATALOGUE
+from dpadmm_mpi.reproduce.claims import Claim
+from dpadmm_mpi.reproduce.figures import Figure
+from dpadmm_mpi.reproduce.pictures import Panel, lines, write_table
+from dpadmm_mpi.results import Result
+
+
+def result(loss, bound=1.0):
+    """Two runs whose mean over the iterations is `loss`."""
+    loss = np.atleast_1d(np.asarray(loss, dtype=float))
+    arrays = {
+        "iteration": np.arange(len(loss)) * 10,
+        "loss": np.stack([loss - 0.01, loss + 0.01]),
+        "privacy/bound": np.linspace(0.0, bound, len(loss)) if len(loss) > 1 else np.array([bound]),
+    }
+    return Result("memory", arrays, {}, {"/": {"complete": True}})
+
+
+A, B, C = result([5.0, 1.0], 3.0), result([5.0, 2.0], 2.0), result([5.0, 4.0], 1.0)
+ABC = {"a": A, "b": B, "c": C}
+
+DECIDED = [
+    (claims.in_order(["a", "b", "c"], "loss"), True),
+    (claims.in_order(["a", "c", "b"], "loss"), False),
+    (claims.in_order(["c", "b", "a"], "privacy/bound"), True),
+    (claims.below_all("a", ["b", "c"], "loss"), True),
+    (claims.below_all("b", ["a", "c"], "loss"), False),
+    (claims.better_in_both("a", "b", ("loss", "privacy/bound")), False),
+    (claims.better_in_both("a", "d", ("loss", "privacy/bound")), True),
+    (claims.alike(["a", "b"], "loss", 1.01), True),
+    (claims.alike(["a", "b"], "loss", 0.99), False),
+    (claims.close("b", "a", "loss", 1.01), True),
+    (claims.close("b", "a", "loss", 0.99), False),
+    (claims.at_most(["a", "b"], "loss", 2.5), True),
+    (claims.at_most(["a", "b", "c"], "loss", 2.5), False),
+    (claims.at_least(["b", "c"], "loss", 1.5), True),
+    (claims.at_least(["a", "b", "c"], "loss", 1.5), False),
+    (claims.smallest_near(["a", "b", "c"], "loss", ["a", "b"]), True),
+    (claims.smallest_near(["a", "b", "c"], "loss", ["b", "c"]), False),
+    (claims.near_smallest("b", ["a", "b", "c"], "loss", 1.01), True),
+    (claims.near_smallest("c", ["a", "b", "c"], "loss", 1.01), False),
+    (claims.trades([("b", "a"), ("c", "b")], "loss", "privacy/bound"), True),
+    (claims.trades([("b", "a"), ("a", "b")], "loss", "privacy/bound"), False),
+    (claims.gap_grows([("b", "a"), ("c", "b")], "loss"), True),
+    (claims.gap_grows([("c", "b"), ("b", "a")], "loss"), False),
+    (claims.crosses([("b", "a"), ("a", "b")], "loss"), True),
+    (claims.crosses([("a", "b"), ("b", "a")], "loss"), False),
+]
+
+
+@pytest.mark.parametrize(("test", "holds"), DECIDED)
+def test_a_predicate_decides(test, holds):
+    verdict = test(ABC | {"d": result([5.0, 9.0], 9.0)})
+    assert verdict.holds is holds
+    assert any(digit in verdict.numbers for digit in "123456789")
+
+
+def test_iterations_to_a_level_are_counted_to_the_last_crossing():
+    wavy = result([5.0, 1.0, 3.0, 1.0, 1.0])
+    assert claims.first_below(wavy, "loss", 2.0) == 30
+    assert claims.first_below(wavy, "loss", 9.0) == 0
+    assert claims.first_below(wavy, "loss", 0.5) == np.inf
+    quick = {"quick": result([5.0, 1.0, 1.0, 1.0, 1.0]), "wavy": wavy}
+    assert claims.at_most_times(["wavy"], "quick", "loss", 2.0, 3.0)(quick).holds
+    assert not claims.at_most_times(["wavy"], "quick", "loss", 2.0, 2.9)(quick).holds
+    assert not claims.at_most_times(["wavy"], "quick", "loss", 0.1, 3.0)(quick).holds
+
+
+def test_every_figure_names_variants_of_its_configuration():
+    """Claims and panels look variants up by name: a misspelt one would only be found after hours."""
+
+    class Recorder(dict):
+        def __missing__(self, name):
+            raise AssertionError(f"{name} is no variant")
+
+    for figure in CATALOGUE.values():
+        for overrides in ((), figure.quick, *(figure.quick + v.overrides for v in figure.variations)):
+            names = [c.name for c in configfile.load(making.configuration(figure.name), overrides).configs]
+            assert {name for panel in figure.panels for name, _ in panel.curves} <= set(names), figure.name
+        fake = Recorder({name: _everything() for name in names})
+        for claim in figure.claims:
+            assert isinstance(claim.test(fake).holds, bool | np.bool_), claim.text
+        for panel in figure.panels:
+            assert panel.x is None or len(panel.x) == len(panel.curves)
+
+
+def _everything():
+    names = ("loss", "test_error", "consensus_error", "distance_to_optimum", "objective", "objective_gap")
+    accounts = ("bound", "tight", "epsilon", "epsilon_paper", "epsilon_sound")
+    arrays = {name: np.ones((2, 3)) for name in names} | {f"privacy/{name}": np.ones(3) for name in accounts}
+    return Result("memory", arrays | {"iteration": np.arange(3)}, {}, {"/": {}})
+
+
+def test_lines_have_mean_and_range_and_the_table_repeats_them(tmp_path):
+    over_time = Panel("p", "loss", [("a", "A")])
+    (line,) = lines(over_time, ABC)
+    assert line.x.tolist() == [0, 10]
+    assert np.allclose([line.low[-1], line.mean[-1], line.high[-1]], [0.99, 1.0, 1.01])
+    over_x = Panel("q", "loss", [("a", "A"), ("c", "A"), ("b", "B")], x=[1.0, 3.0, 2.0])
+    first, second = lines(over_x, ABC)
+    assert first.x.tolist() == [1.0, 3.0]
+    assert np.allclose(first.mean, [1.0, 4.0])
+    assert np.allclose(second.mean, [2.0])
+    write_table([over_time, over_x], ABC, tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["mean"] for row in rows] == ["5", "1", "1", "4", "2"]
+    assert [row["curve"] for row in rows] == ["A", "A", "A", "A", "B"]
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch, config, write_toml):
+    """A figure of two small variants, whose second claim does not hold."""
+    raw = config("admm") | {
+        "variant": [{"name": "plain"}, {"name": "private", "privacy": {"perturbation": "dual", "alpha": 5.0}}]
+    }
+    path = write_toml(raw, "tiny.toml")
+    monkeypatch.setattr(making, "configuration", lambda name: path)
+    figure = Figure(
+        name="tiny",
+        title="Two curves",
+        says="Noise costs accuracy.",
+        claims=[
+            Claim("noise costs", claims.in_order(["plain", "private"], "loss")),
+            Claim("noise gains", claims.in_order(["private", "plain"], "loss")),
+        ],
+        panels=[Panel("loss", "loss", [("plain", "plain"), ("private", "private")])],
+        quick=("iterations=3",),
+    )
+    monkeypatch.setitem(making.CATALOGUE, "tiny", figure)
+    return figure
+
+
+def test_a_figure_is_made_and_judged_and_not_made_twice(tiny, tmp_path, monkeypatch):
+    report = making.make(tiny, tmp_path / "out", quick=False, vary=False)
+    assert [verdict["holds"] for verdict in report["claims"]] == [True, False]
+    for ending in ("png", "svg", "csv", "json"):
+        assert (tmp_path / "out" / f"tiny.{ending}").stat().st_size > 100
+    assert json.loads((tmp_path / "out" / "tiny.json").read_text())["claims"] == report["claims"]
+    making.write_page(tmp_path / "out")
+    page = (tmp_path / "out" / "README.md").read_text()
+    for text in ("![Two curves](tiny.png)", "Noise costs accuracy.", "| noise gains | **does not hold** |", "1 of 2"):
+        assert text in page
+    monkeypatch.setattr(running, "_run", lambda command: "must not run again")
+    assert making.make(tiny, tmp_path / "out", quick=False, vary=False)["claims"] == report["claims"]
+
+
+def test_a_failing_run_is_one_sentence(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "_run", lambda command: "the disk is full")
+    with pytest.raises(running.RunError, match="the disk is full"):
+        making.make(tiny, tmp_path / "out", quick=True, vary=False)
+
+
+def test_results_of_another_configuration_are_not_taken(tiny, tmp_path):
+    making.make(tiny, tmp_path / "out", quick=False, vary=False)
+    path = making.configuration("tiny")
+    path.write_text(path.read_text().replace("seed = 11", "seed = 12"))
+    with pytest.raises(InputError, match="another configuration"):
+        making.make(tiny, tmp_path / "out", quick=False, vary=False)
+
+
+def test_the_command_lists_the_figures_and_refuses_others():
+    listed = command("reproduce").stdout
+    assert all(name in listed for name in CATALOGUE)
+    process = command("reproduce", "recycled-fig6")
+    assert process.returncode == 2
+    assert '"recycled-fig6" is not a figure' in process.stderr
