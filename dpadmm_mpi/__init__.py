@@ -24,20 +24,22 @@ def run(
     overrides: str | Sequence[str] = (),
     only: str | None = None,
     force: bool = False,
+    resume: bool = False,
     comm: Any = None,
 ) -> "Result | None":
     """Run one configuration, from a TOML file or a dictionary, and return its results.
 
     `output` names the HDF5 file; without it the results stay in memory. `overrides` are like --set, "privacy.alpha=2";
-    `only` picks one variant. With an mpi4py communicator as `comm` all its ranks must call; rank 0 gets the result,
-    the others None.
+    `only` picks one variant; `resume` goes on from an earlier part in the file, unfinished or with fewer iterations. With an
+    mpi4py communicator as `comm` all its ranks must call; rank 0 gets the result, the others None.
     """
     import traceback
 
+    from dpadmm_mpi.agreement import guard
     from dpadmm_mpi.configfile import load as load_configuration
     from dpadmm_mpi.engine import Silent, execute
     from dpadmm_mpi.launch import refuse_copies
-    from dpadmm_mpi.transport import Mpi, Serial, Transport, guard
+    from dpadmm_mpi.transport import Mpi, Serial, Transport
 
     if comm is None and output is not None:
         refuse_copies()
@@ -48,7 +50,7 @@ def run(
     transport: Transport = Serial() if comm is None else Mpi(comm)
     path = None if output is None else Path(output)
     with guard(transport, traceback.print_exception):
-        return execute(experiment.configs[0], transport, path, Silent(), force)
+        return execute(experiment.configs[0], transport, path, Silent(), force, resume=resume)
 
 
 def load(path: str | Path) -> "Result":

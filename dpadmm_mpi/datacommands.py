@@ -100,6 +100,6 @@ def _entry(name: str) -> "Entry":
 
 
 def _data_section(name: str) -> "Data":
-    from dpadmm_mpi.config import parse
+    from dpadmm_mpi.parsing import parse
 
     return parse({"data": {"source": name}}).data

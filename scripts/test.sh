@@ -8,4 +8,5 @@ prepare_environment all,dev
 ruff check --quiet .
 ruff format --check --quiet .
 mypy
-pytest "$@"
+# Two at a time: most of them wait for processes that they have started. A file stays together, with what it has prepared.
+pytest --numprocesses 2 --dist loadfile "$@"

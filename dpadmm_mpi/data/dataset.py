@@ -80,9 +80,13 @@ class InMemory:
     def records(self) -> int:
         return self.shard.records
 
+    @cached_property
+    def _blocks(self) -> list[Shard]:
+        parts = [slice(first, first + TEST_BLOCK) for first in range(0, self.records, TEST_BLOCK)]
+        return [Shard(self.shard.X[part], self.shard.y[part]) for part in parts]
+
     def blocks(self) -> Iterator[Shard]:
-        for first in range(0, self.records, TEST_BLOCK):
-            yield self.shard.rows(np.arange(first, min(first + TEST_BLOCK, self.records)))
+        return iter(self._blocks)
 
 
 @dataclass(frozen=True)

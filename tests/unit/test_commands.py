@@ -5,13 +5,11 @@ import sys
 import zipfile
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-import numpy as np
 import pytest
 from conftest import command, sentences
 
 import dpadmm_mpi
-from dpadmm_mpi import plots
+from dpadmm_mpi import configfile
 
 TOP = Path(__file__).parents[2]
 
@@ -110,6 +108,7 @@ def test_errors_are_one_sentence_without_a_traceback(tmp_path):
         ("show", tmp_path / "no.h5"),
         ("diff", "a", "b"),
         ("plot", tmp_path / "no.h5"),
+        ("report", tmp_path / "no.h5"),
     ):
         process = command(*arguments)
         assert process.returncode == 2
@@ -119,48 +118,11 @@ def test_errors_are_one_sentence_without_a_traceback(tmp_path):
 
 
 def test_every_command_has_help_with_an_example():
-    for name in ("run", "check", "show", "plot", "diff"):
+    for name in ("run", "check", "show", "plot", "report", "diff"):
         text = command(name, "--help").stdout
         assert f"dpadmm {name}" in text.split("Options")[0].split("\n", 1)[1]
     assert command("--help").returncode == 0
     assert command("--version").stdout.strip().endswith("0.1.0")
-
-
-def test_plot_draws_mean_range_and_privacy(two_files, monkeypatch, tmp_path):
-    """What the picture holds, read back from the figure."""
-    drawn = []
-    monkeypatch.setattr(plt, "close", drawn.append)
-    private, plain = (dpadmm_mpi.load(path) for path in two_files)
-    plots.comparison([private, plain], tmp_path / "p.png")
-    [figure] = drawn
-    loss, error, privacy = figure.axes
-    assert np.allclose(loss.get_lines()[0].get_ydata(), private.loss.mean(axis=0))
-    band = loss.collections[0].get_paths()[0].vertices[:, 1]
-    assert band.min() == pytest.approx(private.loss.min())
-    assert band.max() == pytest.approx(private.loss.max())
-    assert np.allclose(error.get_lines()[1].get_ydata(), plain.test_error[0])
-    assert np.allclose(privacy.get_lines()[0].get_ydata(), private.bound)
-    assert np.allclose(privacy.get_lines()[1].get_ydata(), private.tight)
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_plot_command(two_files, tmp_path, ending):
-    process = command("plot", *two_files, "-o", tmp_path / f"p.{ending}")
-    assert process.returncode == 0, process.stderr
-    assert (tmp_path / f"p.{ending}").stat().st_size > 1000
-    assert command("plot", two_files[0], "-o", tmp_path / "p.xyz").returncode == 2
-
-
-def test_plot_of_an_incomplete_file(two_files, tmp_path):
-    import h5py
-
-    with h5py.File(two_files[0], "r+") as file:
-        file["loss"][1, 3:] = np.nan
-        file["test_error"][1, 3:] = np.nan
-        file.attrs["complete"] = False
-    assert command("plot", two_files[0], "-o", tmp_path / "p.png").returncode == 0
-    assert "incomplete" in command("show", two_files[0]).stdout
 
 
 def test_wheel_holds_the_quickstart(tmp_path):
@@ -169,10 +131,11 @@ def test_wheel_holds_the_quickstart(tmp_path):
     subprocess.run(build, cwd=TOP, check=True, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
+        assert "dpadmm_mpi/report.css" in archive.namelist()
         assert archive.read("dpadmm_mpi/configs/quickstart.toml") == (TOP / "configs" / "quickstart.toml").read_bytes()
 
 
 def test_the_quickstart_is_valid():
     assert "quickstart: valid" in command("check").stdout
     for path in (TOP / "configs").glob("*.toml"):
-        assert command("check", path).returncode == 0
+        assert configfile.load(path).configs

@@ -4,6 +4,7 @@ import pytest
 
 from dpadmm_mpi import config, configfile
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.parsing import parse
 
 REFUSED = [
     # unknown keys, with the nearest known one
@@ -18,7 +19,7 @@ REFUSED = [
     ({"runs": 1.5}, "runs: found 1.5; expected a whole number"),
     ({"runs": True}, "runs: found true; expected a whole number"),
     ({"data": 3}, "data: found 3; expected a table"),
-    ({"algorithm": {"eta": "big"}}, 'algorithm.eta: found "big"; expected a number or a table or a list'),
+    ({"algorithm": {"eta": "big"}}, 'algorithm.eta: found "big"; allowed: a number, a table, a list, auto'),
     ({"algorithm": {"eta": [1.0, [1.0, "x"]]}}, 'algorithm.eta[1][1]: found "x"; expected a number'),
     ({"algorithm": {"eta": {"first": 1.0}}}, "algorithm.eta.ratio: missing"),
     ({"record": {"trajectory": 1}}, "record.trajectory: found 1; expected true or false"),
@@ -33,7 +34,7 @@ REFUSED = [
     ({"data": {"train": 1.5}}, "data.train: found 1.5; expected a number <= 1"),
     ({"data": {"sizes": [3, 0]}}, "data.sizes[1]: found 0; expected a whole number >= 1"),
     # not one of the choices
-    ({"algorithm": {"method": "mradmm"}}, 'found "mradmm"; allowed: admm, m-admm, mr-admm, r-admm; did you mean "mr-admm"?'),
+    ({"algorithm": {"method": "mradmm"}}, 'gl-admm; did you mean "mr-admm"?'),
     ({"network": {"graph": "torus"}}, 'network.graph: found "torus"; allowed: complete, edges, grid,'),
     ({"data": {"source": "npz", "path": "x", "preprocess": ["scale"]}}, 'data.preprocess[0]: found "scale"; allowed: '),
     # keys that a choice gives no meaning to, and keys that it needs
@@ -49,6 +50,18 @@ REFUSED = [
     ({"privacy": {"perturbation": "dual", "alpha": {"ratio": 1.1}}}, "needs alpha with its first value"),
     ({"privacy": {"perturbation": "dual", "alpha": 1.0, "target": 2.0}}, "privacy.alpha and privacy.target: give one"),
     ({"privacy": {"perturbation": "dual", "alpha": [{"ratio": 1.0}, 5.0], "target": 2.0}}, "privacy.alpha and privacy.target"),
+    ({"algorithm": {"method": "ps-admm"}, "privacy": {"target": 1.0, "allow_unproven": True}},
+     'privacy.allow_unproven: has no meaning for privacy.perturbation = "gaussian"'),
+    ({"algorithm": {"method": "dp-admm"}, "privacy": {"noise_std": 1e-31}},
+     "privacy.noise_std: found 1e-31; expected a number >="),
+    ({"algorithm": {"method": "dp-admm"}, "privacy": {"target": 1e31}}, "privacy.target: found 1e+31; expected a number <="),
+    ({"privacy": {"delta": 1e-300}}, "privacy.delta: found 1e-300; expected a number >= 1e-30"),
+    # keys whose choice is itself without meaning
+    ({"algorithm": {"method": "star-admm"}, "network": {"degree": 3}},
+     'network.degree: has no meaning for algorithm.method = "star-admm"; remove it'),
+    ({"algorithm": {"method": "star-admm"}, "problem": {"sparsity": 0.3}},
+     'problem.sparsity: has no meaning for algorithm.method = "star-admm"; remove it'),
+    ({"algorithm": {"method": "s-admm", "eta": "big"}}, 'algorithm.eta: found "big"; allowed: a number, auto'),
     # combinations
     ({"algorithm": {"method": "m-admm", "eta": {"ratio": 1.1}}}, "algorithm.eta: the geometric schedule needs its first value"),
     ({"record": {"trajectory": True, "every": 2}}, "record.every: must be 1 with record.trajectory"),
@@ -60,17 +73,24 @@ REFUSED = [
 @pytest.mark.parametrize(("raw", "sentence"), REFUSED)
 def test_refused_in_one_sentence(raw, sentence):
     with pytest.raises(InputError) as caught:
-        config.parse(raw)
+        parse(raw)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
+def test_allow_unproven_is_false_where_it_has_a_meaning():
+    proven = {"perturbation": "dual", "alpha": 1.0}
+    assert parse({"privacy": proven}).privacy.allow_unproven is False
+    assert parse({"privacy": proven | {"allow_unproven": True}}).privacy.allow_unproven is True
+    assert parse({"privacy": {"allow_unproven": False}}).privacy.allow_unproven is None
+
+
 def test_an_empty_configuration_is_complete():
     """Defaults that work: nothing is left open but what its choice leaves open."""
-    parsed = config.parse({})
+    parsed = parse({})
     assert (parsed.network.nodes, parsed.data.records, parsed.privacy.perturbation) == (5, 10_000, "none")
     assert parsed.algorithm.gamma is None
-    assert config.parse({"algorithm": {"method": "r-admm"}}).algorithm.gamma == 0.5
+    assert parse({"algorithm": {"method": "r-admm"}}).algorithm.gamma == 0.5
 
 
 def test_resolved_text_parses_to_the_same_configuration():
@@ -84,11 +104,11 @@ def test_resolved_text_parses_to_the_same_configuration():
         "algorithm": {"method": "mr-admm", "eta": [{"first": 1, "ratio": 1.04}, [1.0, 2.0]], "theta": 0.1},
         "privacy": {"perturbation": "objective", "target": 3, "alpha": {"ratio": 1.01}},
     }
-    parsed = config.parse(raw)
-    again = config.parse(tomllib.loads(config.to_toml(parsed)))
+    parsed = parse(raw)
+    again = parse(tomllib.loads(config.to_toml(parsed)))
     assert again == parsed
     assert config.fingerprint(again) == config.fingerprint(parsed)
-    assert config.fingerprint(config.parse(raw | {"seed": 2})) != config.fingerprint(parsed)
+    assert config.fingerprint(parse(raw | {"seed": 2})) != config.fingerprint(parsed)
 
 
 BASE = {
@@ -222,3 +242,58 @@ def test_unreadable_files_are_refused(tmp_path, content, sentence):
         path.write_bytes(content)
     with pytest.raises(InputError, match=sentence):
         configfile.load(path)
+
+
+NOISY = {"privacy": {"perturbation": "objective", "alpha": 1.0}}
+GAUSSIAN_BASE = {"algorithm": {"method": "ps-admm"}, "privacy": {"target": 1.0, "target_account": "paper"}}
+
+
+def ways_to_name_a_method(method):
+    """A variant, --set and a sweep."""
+    return (
+        ({"variant": [{"name": "v", "algorithm": {"method": method}}]}, ()),
+        ({}, (f"algorithm.method={method}",)),
+        ({"sweep": {"algorithm.method": [method]}}, ()),
+    )
+
+
+@pytest.mark.parametrize("method", ["r-admm", "m-admm"])
+def test_naming_another_method_of_the_family_keeps_the_noise(method):
+    for more, overrides in ways_to_name_a_method(method):
+        (found,) = configfile.load(NOISY | more, overrides).configs
+        assert (found.privacy.perturbation, found.privacy.alpha) == ("objective", 1.0)
+
+
+@pytest.mark.parametrize("method", ["admm", "mr-admm"])
+def test_gaussian_noise_is_not_lost_without_a_word(method):
+    """A method that could be private must say what it takes instead."""
+    for more, overrides in ways_to_name_a_method(method):
+        with pytest.raises(InputError, match=f'"gaussian" is inherited, but {method} does not take it'):
+            configfile.load(GAUSSIAN_BASE | more, overrides)
+    said = {"variant": [{"name": "v", "algorithm": {"method": method}, "privacy": {"perturbation": "none"}}]}
+    assert configfile.load(GAUSSIAN_BASE | said).configs[0].privacy.perturbation == "none"
+
+
+@pytest.mark.parametrize(("base", "method"), [(NOISY, "s-admm"), (NOISY, "gl-admm"), (GAUSSIAN_BASE, "star-admm")])
+def test_a_method_without_noise_leaves_it_behind(base, method):
+    for more, overrides in ways_to_name_a_method(method):
+        assert configfile.load(base | more, overrides).configs[0].privacy.perturbation == "none"
+
+
+def test_a_gaussian_method_does_not_inherit_another_noise():
+    for more, overrides in ways_to_name_a_method("ps-admm"):
+        with pytest.raises(InputError, match="ps-admm needs one of"):
+            configfile.load(NOISY | more, overrides)
+
+
+def test_a_target_alone_is_inherited_by_gaussian_methods():
+    for more, overrides in ways_to_name_a_method("dp-admm"):
+        found = configfile.load({"privacy": {"target": 2.0}} | more, overrides).configs[0].privacy
+        assert (found.perturbation, found.target, found.target_account) == ("gaussian", 2.0, "sound")
+
+
+@pytest.mark.parametrize("instead", [{"perturbation": "none"}, {"noise_std": 2.0}])
+def test_a_target_takes_its_account_along_when_it_is_left_behind(instead):
+    raw = GAUSSIAN_BASE | {"variant": [{"name": "v", "privacy": instead}]}
+    found = configfile.load(raw).configs[0].privacy
+    assert (found.target, found.target_account) == (None, None)

@@ -6,9 +6,10 @@ import pytest
 
 import dpadmm_mpi
 from dpadmm_mpi import graphs, schedules
-from dpadmm_mpi.config import Geometric, parse
+from dpadmm_mpi.agreement import assign_owners
+from dpadmm_mpi.config import Geometric
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.transport import assign_owners
+from dpadmm_mpi.parsing import parse
 
 
 def expand(value, steps=3, nodes=2):
@@ -164,10 +165,10 @@ def test_neighbour_sum_is_the_adjacency_product(rng):
     graph = build(graph="scale-free", nodes=15, degree=3)
     values = rng.standard_normal((15, 4))
     nodes = np.array([2, 3, 11])
-    total = graphs.NeighbourSum(graph, nodes, np.arange(15))(values)
+    total = graphs.IncomingSum(graph.channels["edges"], nodes, np.arange(15))(values)
     assert np.allclose(total, nx.to_numpy_array(as_networkx(graph), nodelist=range(15))[nodes] @ values)
     shuffled = rng.permutation(15)
-    assert np.array_equal(graphs.NeighbourSum(graph, nodes, shuffled)(values[shuffled]), total)
+    assert np.array_equal(graphs.IncomingSum(graph.channels["edges"], nodes, shuffled)(values[shuffled]), total)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7, 10])
@@ -178,3 +179,15 @@ def test_owners_are_contiguous_balanced_and_nobody_is_idle(ranks, rng):
         assert (np.diff(owner) >= 0).all()
     even = assign_owners(np.full(10, 8), ranks)
     assert np.ptp(np.bincount(even)) <= 1
+
+
+def test_generators_of_many_nodes_are_those_of_each(rng):
+    """Whatever was drawn from the one before."""
+    from dpadmm_mpi.streams import Purpose, generator, generators
+
+    nodes = np.array([3, 0, 12])
+    for node, moved in zip(nodes, generators(5, Purpose.NOISE, 2, nodes, 7), strict=True):
+        fresh = generator(5, Purpose.NOISE, 2, int(node), 7)
+        assert np.array_equal(moved.standard_normal(5), fresh.standard_normal(5))
+        assert moved.integers(1000, dtype=np.uint32) == fresh.integers(1000, dtype=np.uint32)  # half a word is left over
+        assert moved.standard_gamma(3) == fresh.standard_gamma(3)
