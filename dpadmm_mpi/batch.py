@@ -76,19 +76,22 @@ class Batch:
         return [slice(first, min(first + size, nodes)) for first in range(0, nodes, size)]
 
     def mean_losses(self, primals: Array) -> Array:
-        means = np.empty(len(self.signed))
+        """(runs, nodes)"""
+        means = np.empty(primals.shape[:-1])
         for chunk in self._chunks():
-            values = self.loss.value(_times(self.signed[chunk], primals[chunk]))
-            means[chunk] = np.sum(self.weight[chunk] * values, axis=-1) / self.C[chunk]
+            for run, f in enumerate(primals[:, chunk]):
+                values = self.loss.value(_times(self.signed[chunk], f))
+                means[run, chunk] = np.sum(self.weight[chunk] * values, axis=-1) / self.C[chunk]
         return means
 
     def argmins(self, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
-        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node, and the relative residuals."""
-        found, residuals = np.empty_like(start), np.empty(len(start))
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals."""
+        found, residuals = np.empty_like(start), np.empty(start.shape[:-1])
         with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in an infinite residual
             for chunk in self._chunks():
-                points = self._minimise(chunk, linear[chunk], (self.ridge + quadratic)[chunk], start[chunk])
-                found[chunk], residuals[chunk] = points.f, points.residual
+                for run in range(len(start)):
+                    points = self._minimise(chunk, linear[run, chunk], (self.ridge + quadratic)[chunk], start[run, chunk])
+                    found[run, chunk], residuals[run, chunk] = points.f, points.residual
         return found, residuals
 
     def _minimise(self, chunk: slice, linear: Array, ridge: Array, start: Array) -> _Points:

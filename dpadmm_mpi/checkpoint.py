@@ -36,9 +36,9 @@ ATTEMPTS, PAUSE = 5, 0.05  # at the lock, and the seconds between them: a look a
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     journal: str
     length: int  # bytes of the journal that belong to it
-    run: int
+    run: int  # the first of those that go side by side
     iteration: int
-    arrays: Packed  # every field of the state; none between two runs
+    arrays: Packed  # every field of their state; none between two groups of runs
     seconds: float  # of all parts until then
 
 

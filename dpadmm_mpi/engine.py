@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+SIDE_BY_SIDE = 16  # runs at most: a pass over the records for so many takes little more than half of its time for each
+STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states
+
 
 class Observer(Protocol):
     """Whoever watches a run on rank 0: a progress bar, a log."""
 
     def begin(self, plan: Plan) -> None: ...
 
-    def row(self, run: int, iteration: int, values: dict[str, Any]) -> None: ...
+    def row(self, runs: range, iteration: int, values: dict[str, Array]) -> None: ...
 
     def end(self, seconds: float) -> None: ...
 
@@ -43,7 +46,7 @@ class Silent:
     def begin(self, plan: Plan) -> None:
         pass
 
-    def row(self, run: int, iteration: int, values: dict[str, Any]) -> None:
+    def row(self, runs: range, iteration: int, values: dict[str, Array]) -> None:
         pass
 
     def end(self, seconds: float) -> None:
@@ -93,7 +96,6 @@ def execute(
         if recorder is None or dataset is None:
             with noting_failure(output):
                 simulation.simulate(None, Silent(), meetings)
-            simulation.close()
             return None
         try:
             with noting_failure(output):
@@ -101,7 +103,6 @@ def execute(
                 simulation.measures.test = dataset.test()
                 simulation.simulate(recorder, observer, meetings)
                 recorder.finish(time.perf_counter() - begin)
-            simulation.close()
             result = recorder.result(brief)
         except BaseException:
             with suppress(DpadmmError):  # what has gone wrong first is what is said
@@ -151,32 +152,47 @@ def _open_log(
 
 
 class Exchange:
-    """The channels between this rank's places and all others; counts what it sends and how long it waits."""
+    """The channels between this rank's places and all others; counts what it sends and how long it waits.
 
-    def __init__(self, transport: Transport, graph: Graph, owner: Ints, places: Ints, width: int) -> None:
+    What a place sends in all runs that go side by side travels together.
+    """
+
+    def __init__(self, transport: Transport, graph: Graph, owner: Ints, features: int, runs: int) -> None:
+        places = np.flatnonzero(owner == transport.rank)
         self.links: dict[str, Links] = {}
         self.sums: dict[str, IncomingSum] = {}
         for tag, (name, channel) in enumerate(graph.channels.items()):
-            self.links[name] = transport.links(channel, owner, width, tag)
+            self.links[name] = transport.links(channel, owner, runs * features, tag)
             self.sums[name] = IncomingSum(channel, places, self.links[name].known)
-        self.places, self.vector_bytes = len(places), 8 * width
+        self.places, self.vector_bytes = len(places), 8 * features
         self.reset()
 
     def reset(self) -> None:
         self.waited = 0.0
-        self.bytes_sent = np.zeros(self.places)
+        self.bytes_sent = np.zeros(self.places)  # per run
 
     def __call__(self, channel: str, values: Array) -> Array:
-        """The sum of what each place received."""
+        """The sum of what each place received; both ways (runs, places, features)."""
         begin = time.perf_counter()
-        known = self.links[channel].exchange(values)
+        known = self.links[channel].exchange(_by_place(values))
         self.waited += time.perf_counter() - begin
         self.bytes_sent += self.vector_bytes * self.links[channel].vectors_sent
-        return self.sums[channel](known)
+        return _by_run(self.sums[channel](known), len(values))
 
     def close(self) -> None:
         for links in self.links.values():
             links.close()
+
+
+def _by_place(values: Array) -> Array:
+    """(runs, places, width) as (places, runs * width): what belongs to a place in one row."""
+    runs, places, width = values.shape
+    return values.swapaxes(0, 1).reshape(places, runs * width)
+
+
+def _by_run(rows: Array, runs: int) -> Array:
+    """The opposite of _by_place."""
+    return np.ascontiguousarray(rows.reshape(len(rows), runs, -1).swapaxes(0, 1))
 
 
 class Simulation:
@@ -190,13 +206,9 @@ class Simulation:
         self.problems = problems
         self.algorithm = plan.algorithm(places, problems)
         self.measures = plan.measures(problems)
-        self.exchange = Exchange(transport, plan.graph, owner, places, plan.features)
         records = plan.sizes[places[: len(problems)]]
         self._share = records / max(1, records.sum())  # of this rank's seconds, for each of its nodes
         self._worked = 0.0
-
-    def close(self) -> None:
-        self.exchange.close()
 
     def simulate(self, recorder: "Recorder | None", observer: Observer, meetings: Meetings | None) -> None:
         """All runs, or what is left of them; `recorder` and `observer` matter on rank 0 only."""
@@ -210,38 +222,41 @@ class Simulation:
                 if not sought:
                     recorder.optimum(found)
                 self.measures.optimum = recorder.found
-        for run in range(self.plan.config.runs):
-            if reached.get(run) == self.plan.config.iterations:
+        for runs in groups_of_runs(self.plan):
+            if reached.get(runs[0]) == self.plan.config.iterations:
                 continue
-            first, state = 0, self.algorithm.initial(run)
-            if run in reached:
-                first = reached[run] + 1
-                state = self._deal_state(state, None if recorder is None else recorder.reached.pop(run)[1])
-            self._one_run(run, first, state, recorder, observer, meetings)
+            first, state = 0, self.algorithm.initial(runs)
+            if runs[0] in reached:
+                first = reached[runs[0]] + 1
+                state = self._deal_state(state, None if recorder is None else recorder.state_of(runs))
+            self.exchange = Exchange(self.transport, self.plan.graph, self.owner, self.plan.features, len(runs))
+            self._some_runs(runs, first, state, recorder, observer, meetings)
+            self.exchange.close()
 
-    def _one_run(
-        self, run: int, first: int, state: Any, recorder: "Recorder | None", observer: Observer, meetings: Meetings | None
+    def _some_runs(
+        self, runs: range, first: int, state: Any, recorder: "Recorder | None", observer: Observer, meetings: Meetings | None
     ) -> None:
+        """Runs that go side by side, from iteration `first` on."""
         row_of = {int(t): row for row, t in enumerate(self.plan.recorded)}
         last = self.plan.config.iterations
         for t in range(first, last + 1):
-            state = self._iterate(state, t, run)
+            state = self._iterate(state, t, runs)
             if t in row_of:
                 values = self._measure(state)
                 if recorder is not None and values is not None:
-                    recorder.row(run, row_of[t], t, values)
-                    observer.row(run, t, values)
+                    recorder.row(runs, row_of[t], t, values)
+                    observer.row(runs, t, values)
                 if "residual" in state._fields:
                     state = state._replace(residual=np.full_like(state.residual, np.nan))
             if t == last:
                 gathered = self.gather_state(state)
                 if recorder is not None and gathered is not None:
-                    recorder.end_of_run(run, self.measures.final(gathered), gathered)
-            if meetings is not None and (t, run + 1) != (last, self.plan.config.runs):
-                self._meet(meetings, run, t, None if t == last else state, recorder)
+                    recorder.end_of_runs(runs, self.measures.final(gathered), gathered)
+            if meetings is not None and (t, runs.stop) != (last, self.plan.config.runs):
+                self._meet(meetings, runs, t, None if t == last else state, recorder)
 
-    def _meet(self, meetings: Meetings, run: int, t: int, state: Any, recorder: "Recorder | None") -> None:
-        """A checkpoint if all ranks find that one is due, and the end if something stops them; no state between runs."""
+    def _meet(self, meetings: Meetings, runs: range, t: int, state: Any, recorder: "Recorder | None") -> None:
+        """A checkpoint if all ranks find that one is due, and the end if something stops them; no state between groups."""
         decision = meetings.after_iteration()
         if decision is None:
             return
@@ -249,62 +264,79 @@ class Simulation:
             begin = time.perf_counter()
             gathered = {} if state is None else self.gather_state(state)
             if recorder is not None and gathered is not None:
-                recorder.checkpoint(run, t, gathered, begin - self._began)
+                recorder.checkpoint(runs, t, gathered, begin - self._began)
             meetings.saved(time.perf_counter() - begin)
         if decision.stop is not None:
-            raise Stopped(f"stopped by {decision.stop} after iteration {t} of run {run + 1}; go on with --resume")
+            raise Stopped(f"stopped by {decision.stop} after iteration {t} of {in_words(runs)}; go on with --resume")
 
-    def _iterate(self, state: Any, t: int, run: int) -> Any:
+    def _iterate(self, state: Any, t: int, runs: range) -> Any:
         """Each phase: work, exchange of one released field, receiving."""
         for number, phase in enumerate(self.algorithm.phases(t)):
             begin = time.perf_counter()
-            state = self.algorithm.work(state, t, run, number)
+            state = self.algorithm.work(state, t, runs, number)
             self._worked += time.perf_counter() - begin
             assert phase.field in self.algorithm.released
             incoming = self.exchange(phase.channel, getattr(state, phase.field))
             begin = time.perf_counter()
-            state = self.algorithm.receive(state, t, run, number, incoming)
+            state = self.algorithm.receive(state, t, runs, number, incoming)
             self._worked += time.perf_counter() - begin
         return state
 
+    def _gather(self, values: Array, owner: Ints) -> Array | None:
+        """(runs, places, width) of all places in their order, on rank 0."""
+        gathered = self.transport.gather(_by_place(values), owner)
+        return None if gathered is None else _by_run(gathered, len(values))
+
     def gather_state(self, state: Any) -> dict[str, Array] | None:
-        """Every field with the rows of all places, on rank 0; what the hub alone has is there already."""
+        """Every field with all places, on rank 0; what the hub alone has is there already."""
         gathered: dict[str, Array] = {}
-        for name, rows in state._asdict().items():
-            everywhere = rows if name in self.algorithm.hub_fields else self.transport.gather(rows, self.owner)
+        for name, values in state._asdict().items():
+            everywhere = values if name in self.algorithm.hub_fields else self._gather(values, self.owner)
             if everywhere is not None:
                 gathered[name] = everywhere
         return gathered if self.transport.rank == 0 else None
 
     def state_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of what gather_state gives."""
-        state = self.algorithm.initial(0)
+        """Of what gather_state gives for one run."""
+        state = self.algorithm.initial(range(1))
         return {
-            name: rows.shape if name in self.algorithm.hub_fields else (len(self.owner), *rows.shape[1:])
-            for name, rows in state._asdict().items()
+            name: values.shape[1:] if name in self.algorithm.hub_fields else (len(self.owner), *values.shape[2:])
+            for name, values in state._asdict().items()
         }
 
     def _deal_state(self, blank: Any, gathered: dict[str, Array] | None) -> Any:
-        """The opposite of gather_state: each rank its own rows, in place of those of a blank state."""
+        """The opposite of gather_state: each rank what belongs to its own places, in the stead of a blank state's."""
         whole = gathered or {}
         shared = [name for name in blank._fields if name not in self.algorithm.hub_fields]
-        rows = self.transport.deal(self.owner, lambda place: [whole[name][place] for name in shared])
-        fields = {name: np.stack([row[k] for row in rows]) for k, name in enumerate(shared)}
+        dealt = self.transport.deal(self.owner, lambda place: [whole[name][:, place] for name in shared])
+        fields = {name: np.stack([values[k] for values in dealt], axis=1) for k, name in enumerate(shared)}
         return blank._replace(**fields, **{name: whole[name] for name in self.algorithm.hub_fields if name in whole})
 
-    def _measure(self, state: Any) -> dict[str, Any] | None:
-        """One row of the record, on rank 0; sums over nodes happen there, in node order."""
+    def _measure(self, state: Any) -> dict[str, Array] | None:
+        """One row of the record of every run, on rank 0; sums over nodes happen there, in node order."""
         shared = self.measures.shared(state)
         if self.plan.graph.has_hub:
             shared = self.transport.broadcast(shared)
-        own = len(self.problems)
-        waited = np.full(own, self.exchange.waited)
-        timing = np.stack([self._worked * self._share, waited, self.exchange.bytes_sent[:own]], axis=1)
+        rows = self.measures.rows(state, shared)
+        runs, own = rows.shape[:2]
+        timing = np.empty((runs, own, 3))
+        timing[..., 0] = self._worked * self._share / runs
+        timing[..., 1] = self.exchange.waited / runs
+        timing[..., 2] = self.exchange.bytes_sent[:own]
         self._worked = 0.0
         self.exchange.reset()
-        rows = np.hstack([timing, self.measures.rows(state, shared)])
-        gathered = self.transport.gather(rows, self.owner[: self.plan.nodes])
+        gathered = self._gather(np.concatenate([timing, rows], axis=-1), self.owner[: self.plan.nodes])
         if gathered is None:
             return None
         names = ("timing/compute_seconds", "timing/wait_seconds", "timing/bytes_sent")
-        return self.measures.values(gathered[:, 3:], state) | dict(zip(names, gathered[:, :3].T, strict=True))
+        return self.measures.values(gathered[..., 3:], state) | {name: gathered[..., k] for k, name in enumerate(names)}
+
+
+def groups_of_runs(plan: Plan) -> list[range]:
+    """The runs that go side by side, sharing every pass over the records; by the configuration alone, whatever the layout."""
+    size = max(1, min(SIDE_BY_SIDE, STATE_NUMBERS // (plan.nodes * plan.features)))
+    return [range(first, min(first + size, plan.config.runs)) for first in range(0, plan.config.runs, size)]
+
+
+def in_words(runs: range) -> str:
+    return f"run {runs[0] + 1}" if len(runs) == 1 else f"runs {runs[0] + 1} to {runs[-1] + 1}"

@@ -112,7 +112,7 @@ def status(config: Path | None, output: Path | None, overrides: tuple[str, ...])
             try:
                 seen = look(path)
                 state = seen.state if seen.fingerprint == fingerprint(job) else "changed"
-                run = f"{seen.run + 1} of {seen.runs}"
+                run = f"{seen.which} of {seen.runs}"
                 iteration = f"{max(seen.iteration, 0)} of {seen.iterations}"
                 left = duration(seen.left) if state == "running" else "-"
             except InputError:

@@ -26,7 +26,7 @@ class Damaged(Exception):
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
     kind: Literal["config", "optimum", "rows", "state"]
-    run: int = 0
+    run: int = 0  # the first of those whose arrays these are: rows are (runs, rows, ...), states (runs, ...)
     at: int = 0  # rows: the first row; state: its iteration
     arrays: Packed = {}
     text: str = ""  # config: the resolved TOML

@@ -1,6 +1,7 @@
 """What is measured in every recorded iteration (SPEC 6): rows by the nodes, and one set of values from them on rank 0.
 
-This is a channel of its own, beside the algorithm's: what travels here is for the record, and is not released.
+Runs that go side by side are measured together: what is measured has them as its first axis. This is a channel of its own,
+beside the algorithm's: what travels here is for the record, and is not released.
 """
 
 from abc import ABC, abstractmethod
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi import metrics
 from dpadmm_mpi.data.dataset import TestSet
+from dpadmm_mpi.problem import dots
 
 if TYPE_CHECKING:
     from dpadmm_mpi.plan import Plan
@@ -41,20 +43,20 @@ class Measures(ABC):
         self.optimum: Optimum | None = None
 
     def shared(self, state: Any) -> Array | None:
-        """The hub's classifier, which is sent to all ranks to be measured at; None without a hub."""
+        """The hub's classifiers, (runs, d), which are sent to all ranks to be measured at; None without a hub."""
         return None
 
     @abstractmethod
     def rows(self, state: Any, shared: Array | None) -> Array:
-        """One row per node of this rank."""
+        """(runs, nodes of this rank, numbers)"""
 
     @abstractmethod
     def values(self, rows: Array, state: Any) -> dict[str, Any]:
-        """The record of one iteration from the rows of all nodes in node order, on rank 0."""
+        """The record of one iteration from the rows of all nodes in node order, on rank 0: one entry for each run."""
 
     @abstractmethod
     def final(self, state: dict[str, Array]) -> dict[str, Array]:
-        """What is kept of the last state, on rank 0; every field has the rows of all places."""
+        """What is kept of the last states, on rank 0; every field is (runs, all places, ...)."""
 
 
 class DecentralisedMeasures(Measures):
@@ -81,17 +83,18 @@ class DecentralisedMeasures(Measures):
     def rows(self, state: Any, shared: Array | None) -> Array:
         mean_losses = self.problems.mean_losses(state.primal)
         objectives = self.problems.values_from(mean_losses, state.primal)
-        return np.hstack([mean_losses[:, None], objectives[:, None], state.residual, state.primal])
+        return np.concatenate([mean_losses[..., None], objectives[..., None], state.residual, state.primal], axis=-1)
 
     def values(self, rows: Array, state: Any) -> dict[str, Any]:
-        node_loss, objective, residual = rows[:, :3].T
-        primals = rows[:, 3:]
+        node_loss, objective, residual = np.moveaxis(rows[..., :3], -1, 0)
+        primals = rows[..., 3:]
+        mean = primals.mean(axis=1)
         return {
-            "loss": float(np.mean(node_loss)),
+            "loss": np.mean(node_loss, axis=-1),
             "node_loss": node_loss,
-            "objective": float(np.sum(objective)),
-            "consensus_error": metrics.consensus_error(primals),
-            "test_error": metrics.test_error(primals.mean(axis=0), self.test),
+            "objective": np.sum(objective, axis=-1),
+            "consensus_error": metrics.consensus_error(primals, mean),
+            "test_error": metrics.test_error(mean, self.test),
             "kkt_residual": residual,
             "distance_to_optimum": metrics.distance(primals, None if self.optimum is None else self.optimum.f),
             "trajectory": primals,
@@ -128,25 +131,28 @@ class StarMeasures(Measures):
     }
 
     def shared(self, state: Any) -> Array | None:
-        return state.primal[-1] if len(state.primal) > len(self.problems) else None
+        return state.primal[:, -1] if state.primal.shape[1] > len(self.problems) else None
 
     def rows(self, state: Any, shared: Array | None) -> Array:
         assert shared is not None
         own = len(self.problems)
-        losses = [[p.mean_loss(x), p.mean_loss(shared)] for p, x in zip(self.problems, state.primal[:own], strict=True)]
-        return np.hstack([np.array(losses).reshape(own, 2), state.residual[:own], state.primal[:own]])
+        losses = np.empty((len(shared), own, 2))
+        for k, problem in enumerate(self.problems):
+            losses[:, k, 0] = problem.mean_losses(state.primal[:, k])
+            losses[:, k, 1] = problem.mean_losses(shared)
+        return np.concatenate([losses, state.residual[:, :own], state.primal[:, :own]], axis=-1)
 
     def values(self, rows: Array, state: Any) -> dict[str, Any]:
-        node_loss, server_loss, residual = rows[:, :3].T
-        primals, z = rows[:, 3:], state.primal[-1]
+        node_loss, server_loss, residual = np.moveaxis(rows[..., :3], -1, 0)
+        primals, z = rows[..., 3:], state.primal[:, -1]
         reg = float(self.plan.config.problem.reg or 0.0)
-        objective = float(np.sum(server_loss)) + reg * float(z @ z)
+        objective = np.sum(server_loss, axis=-1) + reg * dots(z, z)
         optimum = self.optimum
         return {
-            "loss": float(np.mean(node_loss)),
+            "loss": np.mean(node_loss, axis=-1),
             "node_loss": node_loss,
             "objective": objective,
-            "consensus_error": float(np.mean(np.linalg.norm(primals - z, axis=1))),
+            "consensus_error": metrics.consensus_error(primals, z),
             "test_error": metrics.test_error(z, self.test),
             "kkt_residual": residual,
             "objective_gap": objective - (np.nan if optimum is None else optimum.objective),
@@ -157,4 +163,4 @@ class StarMeasures(Measures):
 
     def final(self, state: dict[str, Array]) -> dict[str, Array]:
         primal, dual = state["primal"], state["dual"]
-        return {"final/primal": primal[:-1], "final/dual": dual[:-1], "final/server": primal[-1]}
+        return {"final/primal": primal[:, :-1], "final/dual": dual[:, :-1], "final/server": primal[:, -1]}

@@ -36,32 +36,36 @@ class CuratedMeasures(Measures):
     }
 
     def shared(self, state: Any) -> Array | None:
-        return None if not len(state.x) else state.x[0]
+        return state.x[:, 0] if state.x.shape[1] else None
 
     def rows(self, state: Any, shared: Array | None) -> Array:
         assert shared is not None
-        return np.array([problem.mean_loss(shared) for problem in self.problems]).reshape(-1, 1)
+        losses = np.empty((len(shared), len(self.problems), 1))
+        for k, problem in enumerate(self.problems):
+            losses[:, k, 0] = problem.mean_losses(shared)
+        return losses
 
     def values(self, rows: Array, state: Any) -> dict[str, Any]:
-        node_loss, s = rows[:, 0], self.plan.settings
-        x, w = state.x[0], state.w[0]
-        loss = float(np.sum(self.plan.sizes * node_loss)) / s.records
-        objective = loss + s.penalty(s.A(x))
+        node_loss, s = rows[..., 0], self.plan.settings
+        x, w = state.x[:, 0], state.w[:, 0]
+        Ax = np.array([s.A(row) for row in x])
+        loss = np.sum(self.plan.sizes * node_loss, axis=-1) / s.records
+        objective = loss + np.array([s.penalty(row) for row in Ax])
         optimum = self.optimum
         return {
             "loss": loss,
             "node_loss": node_loss,
             "objective": objective,
-            "consensus_error": float(np.linalg.norm(s.A(x) - w)),
+            "consensus_error": np.linalg.norm(Ax - w, axis=-1),
             "test_error": metrics.test_error(x, self.test),
             "objective_gap": objective - (np.nan if optimum is None else optimum.objective),
-            "distance_to_optimum": metrics.distance(x[None, :], None if optimum is None else optimum.f),
+            "distance_to_optimum": metrics.distance(x[:, None], None if optimum is None else optimum.f),
             "server_trajectory": x,
         }
 
     def final(self, state: dict[str, Array]) -> dict[str, Array]:
         return {
-            "final/primal": np.repeat(state["x"], self.plan.nodes, axis=0),
-            "final/dual": state["u"][0],
-            "final/splitting": state["w"][0],
+            "final/primal": np.repeat(state["x"], self.plan.nodes, axis=1),
+            "final/dual": state["u"][:, 0],
+            "final/splitting": state["w"][:, 0],
         }

@@ -93,7 +93,7 @@ class _Network:
         if what == _Ask.EVALUATE:
             self._margins = [np.asarray(p.signed @ vector) for p in self.problems]
             rows = [
-                np.concatenate([[p.C * p.mean_loss(vector), p.C], p.data_gradient(m), p.hessian_diagonal(m, self.ridge)])
+                np.concatenate([[p.C * np.mean(p.loss.value(m)), p.C], p.data_gradient(m), p.hessian_diagonal(m, self.ridge)])
                 for p, m in zip(self.problems, self._margins, strict=True)
             ]
             return np.array(rows).reshape(-1, 2 + 2 * d)

@@ -1,8 +1,7 @@
 """One node's objective O_i (SPEC 1) and the exact argmin of it plus a linear and a quadratic term."""
 
-import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,9 @@ HESSIAN_ROWS = 1024  # weighted at a time: the copy stays in the processor's cac
 SCALE_FLOOR = 1e-5
 
 
-class Solution(NamedTuple):
-    """Where a solve ended, and the gradient there relative to its terms."""
-
-    f: Array
-    residual: float
+def dots(a: Array, b: Array) -> Array:
+    """The inner products of the rows of a and b."""
+    return np.einsum("...i,...i->...", a, b)
 
 
 class NodeProblem:
@@ -40,15 +37,24 @@ class NodeProblem:
     def features(self) -> int:
         return int(self.signed.shape[1])
 
-    def mean_loss(self, f: Array) -> float:
-        return float(np.mean(self.loss.value(self.signed @ f)))
+    def margins(self, f: Array) -> Array:
+        """y_n f.x_n of all records, one row for each row of f."""
+        if isinstance(self.signed, np.ndarray):
+            return f @ self.signed.T
+        return np.asarray((self.signed @ f.T).T)
+
+    def weighted_sums(self, weights: Array) -> Array:
+        """sum_n weight_n y_n x_n, one row for each row of weights."""
+        if isinstance(self.signed, np.ndarray):
+            return weights @ self.signed
+        return np.asarray((self.signed.T @ weights.T).T)
+
+    def mean_losses(self, f: Array) -> Array:
+        """The mean loss at every row of f."""
+        return np.asarray(np.mean(self.loss.value(self.margins(f)), axis=-1))
 
     def value(self, f: Array) -> float:
-        return self.value_from(self.mean_loss(f), f)
-
-    def value_from(self, mean_loss: float, f: Array) -> float:
-        """O_i(f) where the mean loss at f is known already."""
-        return self.C * mean_loss + 0.5 * self.ridge * float(f @ f)
+        return self.C * float(self.mean_losses(f[None])[0]) + 0.5 * self.ridge * float(f @ f)
 
     def data_gradient(self, margins: Array) -> Array:
         return np.asarray(self.weight * (self.signed.T @ self.loss.first(margins)))
@@ -83,16 +89,6 @@ class NodeProblem:
         return minimise(Tilted(self, linear, self.ridge + quadratic), start)
 
 
-def norm(v: Array) -> float:
-    """As np.linalg.norm, with less ado."""
-    return math.sqrt(float(v @ v))
-
-
-def gradient_scale(problem: NodeProblem, *parts: Array) -> float:
-    """The size of a gradient's terms before they cancel: what its residual is relative to."""
-    return max(sum(map(norm, parts)), SCALE_FLOOR * problem.C)
-
-
 @dataclass(frozen=True)
 class Tilted:
     """O_i plus linear and quadratic terms, as the Newton iteration sees it; `ridge` holds both quadratic terms."""
@@ -114,7 +110,7 @@ class Tilted:
             f=f,
             value=sum(terms),
             gradient=parts[0] + parts[1] + parts[2],
-            scale=gradient_scale(problem, *parts),
+            scale=max(sum(float(np.linalg.norm(part)) for part in parts), SCALE_FLOOR * problem.C),
             magnitude=sum(map(abs, terms)),
             margins=margins,
         )

@@ -4,6 +4,7 @@ import sys
 import time
 from typing import Any
 
+from dpadmm_mpi.engine import in_words
 from dpadmm_mpi.plan import Plan
 
 LINE_SECONDS = 10.0  # between plain lines
@@ -29,21 +30,20 @@ class Progress:
             total = plan.config.runs * plan.config.iterations
             self._bar = tqdm(total=total, desc=plan.config.name, unit="it", leave=False, dynamic_ncols=True)
 
-    def row(self, run: int, iteration: int, values: dict[str, Any]) -> None:
+    def row(self, runs: range, iteration: int, values: dict[str, Any]) -> None:
         assert self._plan is not None
         config = self._plan.config
-        done = run * config.iterations + iteration
-        spent = self._spent[iteration]
+        done = runs.start * config.iterations + len(runs) * iteration
+        spent, loss = self._spent[iteration], values["loss"].mean()
+        which = f"{in_words(runs)} of {config.runs}"
         if self._bar is not None:
-            self._bar.set_postfix_str(
-                f"run {run + 1}/{config.runs}, loss {values['loss']:.4f}, {self._unit} {spent:.3g}", refresh=False
-            )
+            self._bar.set_postfix_str(f"{which}, loss {loss:.4f}, {self._unit} {spent:.3g}", refresh=False)
             self._bar.update(done - self._bar.n)
         elif time.monotonic() - self._last_line > LINE_SECONDS:
             self._last_line = time.monotonic()
             print(
-                f"{config.name}: run {run + 1}/{config.runs}, iteration {iteration}/{config.iterations}, "
-                f"loss {values['loss']:.4f}, {self._unit} {spent:.3g}",
+                f"{config.name}: {which}, iteration {iteration} of {config.iterations}, loss {loss:.4f}, "
+                f"{self._unit} {spent:.3g}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -3,6 +3,8 @@
 A node keeps one factorised Hessian, that of O_i near its own minimum: a function of its records alone, so that a solve
 depends on its arguments and on nothing that went before, on every layout and after every restart. Q diag(lambda) Q' makes any
 quadratic term free: (H + mu I)^-1 g takes two products with Q. BFGS pairs correct for the distance between the two points.
+
+The solves of several runs, which share the records, go side by side, one in each row: a pass over the records serves them all.
 """
 
 from collections.abc import Callable
@@ -12,17 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.newton import TOLERANCE, minimise
-from dpadmm_mpi.problem import NodeProblem, Solution, Tilted, gradient_scale, norm
+from dpadmm_mpi.problem import SCALE_FLOOR, NodeProblem, Tilted, dots
 
 Array = NDArray[np.float64]
 Product = Callable[[Array], Array]
+Pairs = list[tuple[Array, Array, Array]]  # step, change of the gradient, their product: one row, one number per solve
 
 EVALUATIONS = 60  # more than this, and the damped Newton method takes over
 HESSIAN_COST = 20  # evaluations that a Hessian at the current point costs, roughly, and about what is left after it
 _ROUGH_EVALUATIONS = 12  # a Hessian near the minimum is as good as one at it
 _LOOK_BACK = 4  # steps over which the rate of convergence is measured
-_FLAT = 0.1  # a step along a direction is long enough when the slope has fallen to this share
+_FLAT = 0.5  # a step along a direction is long enough when the slope has fallen to this share: BFGS asks for no more
 _TRIALS = 30
+
+
+class Solutions(NamedTuple):
+    """Where the solves ended, and the gradients there relative to their terms."""
+
+    f: Array  # (solves, d)
+    residual: Array  # (solves,)
 
 
 class Reference(NamedTuple):
@@ -33,118 +43,129 @@ class Reference(NamedTuple):
 
     def inverse(self, ridge: float) -> Product:
         scale = 1.0 / (self.curvatures + ridge)
-        return lambda g: np.asarray(self.Q @ (scale * (self.Q.T @ g)))
+        return lambda g: np.asarray(((g @ self.Q) * scale) @ self.Q.T)
 
 
 def reference(problem: NodeProblem) -> Reference:
     """The Hessian at the end of a short descent from zero, which starts with the diagonal there."""
-    zero = np.zeros(problem.features)
+    zero = np.zeros((1, problem.features))
     margins = np.zeros(problem.signed.shape[0])
     with np.errstate(over="ignore", invalid="ignore"):
         diagonal = problem.hessian_diagonal(margins, problem.ridge)
         near = _descend(problem, lambda g: g / diagonal, zero, problem.ridge, zero, roughly=True)
-        if near.residual < np.inf:
-            margins = np.asarray(problem.signed @ near.f)
+        if near.residual[0] < np.inf:
+            margins = problem.margins(near.f)[0]
         curvatures, Q = np.linalg.eigh(problem.hessian(margins, 0.0))
     return Reference(Q, np.maximum(curvatures, 0.0))
 
 
-def argmin(problem: NodeProblem, kept: Reference, linear: Array, quadratic: float, start: Array) -> Solution:
-    """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2"""
+def argmin(problem: NodeProblem, kept: Reference, linear: Array, quadratic: float, start: Array) -> Solutions:
+    """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2 for every row of `linear`, from that row of `start`."""
+    ridge = problem.ridge + quadratic
     with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in the damped method, and there in a residual
-        found = _descend(problem, kept.inverse(problem.ridge + quadratic), linear, problem.ridge + quadratic, start)
-    if found.residual <= TOLERANCE:
-        return found
-    point = minimise(Tilted(problem, linear, problem.ridge + quadratic), found.f if found.residual < np.inf else start)
-    return Solution(point.f, point.residual)
+        found = _descend(problem, kept.inverse(ridge), linear, ridge, start)
+    for k in np.flatnonzero(~(found.residual <= TOLERANCE)):
+        point = minimise(Tilted(problem, linear[k], ridge), found.f[k] if found.residual[k] < np.inf else start[k])
+        found.f[k], found.residual[k] = point.f, point.residual
+    return found
 
 
 def _descend(
     problem: NodeProblem, inverse: Product, linear: Array, ridge: float, start: Array, roughly: bool = False
-) -> Solution:
-    """BFGS from an inverse Hessian; where it pays, and a rough solution will not do, one at the current point replaces it."""
-    signed, first, weight = problem.signed, problem.loss.first, problem.weight
-    transposed = signed.T
-    f, margins = start, np.asarray(signed @ start)
-    slopes = first(margins)
-    pairs: list[tuple[Array, Array, float]] = []
-    residuals: list[float] = []  # since the Hessian was taken
+) -> Solutions:
+    """BFGS from an inverse Hessian; where it pays, and a rough solution will not do, one at the current point replaces it.
+
+    A solve that has come to its end stays where it is, whatever the others still do.
+    """
+    f, margins = start.copy(), problem.margins(start)
+    slopes = problem.loss.first(margins)
+    own_inverse: dict[int, Array] = {}  # of the solves that have taken a Hessian of their own
+    pairs: Pairs = []
+    history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian
+    linear_size = _norms(linear)
     g_before = s = np.zeros_like(f)
     for _ in range(_ROUGH_EVALUATIONS if roughly else EVALUATIONS):
-        data = weight * (transposed @ slopes)
-        g = data + ridge * f + linear
-        scale = gradient_scale(problem, data, ridge * f, linear)
-        residual = norm(g) / scale if scale < np.inf else np.nan
-        if not residual > TOLERANCE:  # found, or no longer a number
+        data, pull = problem.weight * problem.weighted_sums(slopes), ridge * f
+        g = data + pull + linear
+        scale = np.maximum(_norms(data) + _norms(pull) + linear_size, SCALE_FLOOR * problem.C)
+        residual = np.where(scale < np.inf, _norms(g) / scale, np.nan)
+        under_way = residual > TOLERANCE  # neither found nor no longer a number
+        if not under_way.any():
             break
-        residuals.append(residual)
-        if len(residuals) > 1:
+        if history:
             y = g - g_before
-            if (sy := float(s @ y)) > 0.0:  # by convexity, but for round-off
-                pairs.append((s, y, sy))
-        if not roughly and _is_slow(residuals):
-            H = np.linalg.inv(problem.hessian(margins, ridge))
-            inverse, pairs, residuals = H.__matmul__, [], [residual]
-        direction = -_bfgs(inverse, pairs, g)
-        line = _Line(problem, margins, np.asarray(signed @ direction), float((ridge * f + linear) @ direction),
-                     ridge * float(direction @ direction))  # fmt: skip
-        length, slopes = line.search(float(g @ direction))
-        s, g_before = length * direction, g
-        f, margins = f + s, margins + length * line.along
-    return Solution(f, residual)
+            sy = dots(s, y)
+            pairs.append((s, y, np.where(sy > 0.0, sy, np.inf)))  # positive by convexity, but for round-off: inf drops it
+        history.append(residual)
+        if not roughly:
+            for k in np.flatnonzero(under_way & _are_slow(history)):
+                own_inverse[int(k)] = np.asarray(np.linalg.inv(problem.hessian(margins[k], ridge)), dtype=np.float64)
+                for _, _, products in pairs:
+                    products[k] = np.inf
+                for residuals in history[:-1]:
+                    residuals[k] = np.nan
+        direction = -_bfgs(inverse, own_inverse, pairs, g)
+        direction[~under_way] = 0.0
+        length, margins, slopes = _search(problem, margins, g, direction, f, linear, ridge)
+        s, g_before = length[:, None] * direction, g
+        f += s
+    return Solutions(f, residual)
 
 
-def _is_slow(residuals: list[float]) -> bool:
+def _are_slow(history: list[Array]) -> NDArray[np.bool_]:
     """Whether a Hessian here costs less than the evaluations that are left at the present rate."""
-    if len(residuals) <= _LOOK_BACK:
-        return False
-    fall_per_step = np.log(residuals[-1 - _LOOK_BACK] / residuals[-1]) / _LOOK_BACK
-    return bool(np.log(residuals[-1] / TOLERANCE) > HESSIAN_COST * fall_per_step)
+    if len(history) <= _LOOK_BACK:
+        return np.zeros(len(history[0]), dtype=bool)
+    fall_per_step = np.log(history[-1 - _LOOK_BACK] / history[-1]) / _LOOK_BACK
+    return np.log(history[-1] / TOLERANCE) > HESSIAN_COST * fall_per_step
 
 
-def _bfgs(inverse: Product, pairs: list[tuple[Array, Array, float]], g: Array) -> Array:
-    """The inverse Hessian, corrected by the pairs (step, change of the gradient), times g: the two-loop recursion."""
+def _bfgs(inverse: Product, own_inverse: dict[int, Array], pairs: Pairs, g: Array) -> Array:
+    """The inverse Hessians, corrected by the pairs (step, change of the gradient), times g: the two-loop recursion."""
     q = g
     coefficients = []
     for s, y, sy in reversed(pairs):
-        a = float(s @ q) / sy
+        a = dots(s, q) / sy
         coefficients.append(a)
-        q = q - a * y
-    q = inverse(q)
+        q = q - a[:, None] * y
+    corrected = inverse(q)
+    for k, H in own_inverse.items():
+        corrected[k] = H @ q[k]
     for (s, y, sy), a in zip(pairs, reversed(coefficients), strict=True):
-        q = q + (a - float(y @ q) / sy) * s
-    return q
+        corrected += (a - dots(y, corrected) / sy)[:, None] * s
+    return corrected
 
 
-class _Line(NamedTuple):
-    """The objective along a direction p: its slope is (C/B) sum_n L'_n (X p)_n + (ridge f + linear).p + t ridge p.p."""
+def _search(
+    problem: NodeProblem, margins: Array, g: Array, direction: Array, f: Array, linear: Array, ridge: float
+) -> tuple[Array, Array, Array]:
+    """Lengths at which the slopes along the directions have nearly vanished; the margins there, and the records' L'.
 
-    problem: NodeProblem
-    margins: Array
-    along: Array  # X p
-    tilt: float  # (ridge f + linear).p
-    bend: float  # ridge p.p
+    The slope along p is (C/B) sum_n L'_n (X p)_n + (ridge f + linear).p + t ridge p.p. The objective is convex: the slope
+    rises along the line and has one zero, which secants close in on.
+    """
+    along = problem.margins(direction)
+    tilt, bend = dots(ridge * f + linear, direction), ridge * dots(direction, direction)
+    enough = -_FLAT * dots(g, direction)
+    length = np.ones(len(f))
+    low, slope_low = np.zeros(len(f)), dots(g, direction)
+    high, slope_high = np.full(len(f), np.inf), np.full(len(f), np.inf)
+    at = margins + along
+    for _ in range(_TRIALS):
+        slopes = problem.loss.first(at)
+        here = problem.weight * dots(slopes, along) + tilt + length * bend
+        steep = np.abs(here) > enough  # neither flat enough nor not a number, which the caller sees
+        if not steep.any():
+            break
+        short, far = steep & (here < 0.0), steep & (here > 0.0)
+        low[short], slope_low[short] = length[short], here[short]
+        high[far], slope_high[far] = length[far], here[far]
+        share = np.clip(slope_low / (slope_low - slope_high), 0.1, 0.9)
+        closer = np.where(high < np.inf, low + share * (high - low), 3.0 * length)
+        length = np.where(steep, closer, length)
+        at = margins + length[:, None] * along
+    return length, at, slopes
 
-    def search(self, slope: float) -> tuple[float, Array]:
-        """A length at which the slope has nearly vanished from `slope` at 0, and the records' L' there.
 
-        The objective is convex: the slope rises along the line and has one zero, which secants close in on.
-        """
-        first, weight = self.problem.loss.first, self.problem.weight
-        low, slope_low, high, slope_high = 0.0, slope, np.inf, np.inf
-        length = 1.0
-        for _ in range(_TRIALS):
-            slopes = first(self.margins + length * self.along)
-            here = weight * float(slopes @ self.along) + self.tilt + length * self.bend
-            if not abs(here) > -_FLAT * slope:  # flat enough, or not a number, which the caller sees
-                break
-            if here < 0.0:
-                low, slope_low = length, here
-            else:
-                high, slope_high = length, here
-            if high == np.inf:
-                length *= 3.0
-            else:
-                share = slope_low / (slope_low - slope_high)
-                length = low + min(max(share, 0.1), 0.9) * (high - low)
-        return length, slopes
+def _norms(a: Array) -> Array:
+    return np.sqrt(dots(a, a))

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
 
 import h5py
 import numpy as np
@@ -39,8 +38,8 @@ class Recorder(LogFile):
         self.found: Optimum | None = None  # by an earlier part, or this one
         self.sought = False
         self._earlier_seconds = 0.0
-        self._pending: list[dict[str, Any]] = []
-        self._next = (0, 0)  # run and row of the first pending entry
+        self._pending: list[dict[str, Array]] = []
+        self._next = (range(0), 0)  # runs and first row of what is pending
         self._flushed = time.monotonic()
         self._flushed_iteration = 0
         self._finished = False
@@ -60,10 +59,10 @@ class Recorder(LogFile):
                 self.file["optimum"].attrs["objective"] = found.objective
                 self._to_disk()
 
-    def row(self, run: int, row: int, iteration: int, values: dict[str, Any]) -> None:
-        """The measurements of one recorded iteration; `values` has an entry for every name in the layout."""
+    def row(self, runs: range, row: int, iteration: int, values: dict[str, Array]) -> None:
+        """The measurements of one recorded iteration; `values` has an entry for every name in the layout, (runs, ...)."""
         if not self._pending:
-            self._next = (run, row)
+            self._next = (runs, row)
         self._pending.append(values)
         due = iteration - self._flushed_iteration >= self._plan.config.record.checkpoint
         if due or time.monotonic() - self._flushed > FLUSH_SECONDS:
@@ -72,27 +71,34 @@ class Recorder(LogFile):
                 self.file.flush()
             self._flushed_iteration = iteration
 
-    def end_of_run(self, run: int, final: dict[str, Array], state: dict[str, Array]) -> None:
+    def end_of_runs(self, runs: range, final: dict[str, Array], state: dict[str, Array]) -> None:
         with self._writing():
             self._write_pending()
-            self._put_final(run, final, state)
+            self._put_final(runs, final, state)
             self.file.flush()
         if self.restart is not None:
-            self.restart.add(Entry("state", run, self._plan.config.iterations, pack(state)))
+            self.restart.add(Entry("state", runs.start, self._plan.config.iterations, pack(state)))
         self._flushed_iteration = 0
 
-    def _put_final(self, run: int, final: dict[str, Array], state: dict[str, Array]) -> None:
+    def _put_final(self, runs: range, final: dict[str, Array], state: dict[str, Array]) -> None:
+        which = slice(runs.start, runs.stop)
         for name, values in final.items():
-            self.file[name][run] = values
-        self.file["restart/state"][run] = np.concatenate([state[name].ravel() for name in self._shapes])
+            self.file[name][which] = values
+        fields = [state[name].reshape(len(runs), -1) for name in self._shapes]
+        self.file["restart/state"][which] = np.concatenate(fields, axis=1)
 
-    def checkpoint(self, run: int, iteration: int, state: dict[str, Array], seconds: float) -> None:
-        """Everything up to here, safely on the disk; `state` is empty between two runs."""
+    def checkpoint(self, runs: range, iteration: int, state: dict[str, Array], seconds: float) -> None:
+        """Everything up to here, safely on the disk; `state` is empty between two groups of runs."""
         assert self.restart is not None
         with self._writing():
             self._write_pending()
             self.file.flush()
-        self.restart.save(run, iteration, state, self._earlier_seconds + seconds)
+        self.restart.save(runs.start, iteration, state, self._earlier_seconds + seconds)
+
+    def state_of(self, runs: range) -> dict[str, Array]:
+        """What an earlier part has reached in these runs."""
+        states = [self.reached.pop(run)[1] for run in runs]
+        return {name: np.stack([state[name] for state in states]) for name in self._shapes}
 
     def replay(self, entries: Iterable[Entry], seconds: float, final: Callable[[dict[str, Array]], dict[str, Array]]) -> None:
         """Write the log again from what an earlier part recorded; `final` says what is kept of a last state."""
@@ -101,12 +107,13 @@ class Recorder(LogFile):
             for entry in entries:
                 arrays = unpack(entry.arrays)
                 if entry.kind == "rows":
-                    for name, block in arrays.items():
-                        self.file[name][entry.run, entry.at : entry.at + len(block)] = block
+                    self._put_rows(entry.run, entry.at, arrays)
                 elif entry.kind == "state":
-                    self.reached[entry.run] = (entry.at, arrays)
+                    runs = range(entry.run, entry.run + len(next(iter(arrays.values()))))
+                    for r, run in enumerate(runs):
+                        self.reached[run] = (entry.at, {name: values[r] for name, values in arrays.items()})
                     if entry.at == self._plan.config.iterations:
-                        self._put_final(entry.run, final(arrays), arrays)
+                        self._put_final(runs, final(arrays), arrays)
                 elif entry.kind == "optimum":
                     self._put_optimum(Optimum(arrays["f"], float(arrays["objective"])) if arrays else None)
 
@@ -151,14 +158,18 @@ class Recorder(LogFile):
         if self.restart is not None:
             self.restart.new_log.unlink(missing_ok=True)
 
+    def _put_rows(self, run: int, row: int, blocks: dict[str, Array]) -> None:
+        """Blocks are (runs, rows, ...), from this run and row on."""
+        for name, block in blocks.items():
+            self.file[name][run : run + block.shape[0], row : row + block.shape[1]] = block
+
     def _write_pending(self) -> None:
         if self._pending:
-            run, row = self._next
-            blocks = {name: np.array([values[name] for values in self._pending], dtype=np.float64) for name in self._layout}
-            for name, block in blocks.items():
-                self.file[name][run, row : row + len(block)] = block
+            runs, row = self._next
+            blocks = {name: np.stack([values[name] for values in self._pending], axis=1) for name in self._layout}
+            self._put_rows(runs.start, row, blocks)
             if self.restart is not None:
-                self.restart.add(Entry("rows", run, row, pack(blocks)))
+                self.restart.add(Entry("rows", runs.start, row, pack(blocks)))
         self._pending = []
         self._flushed = time.monotonic()
 

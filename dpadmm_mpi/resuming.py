@@ -165,9 +165,9 @@ def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:
         shapes = json.loads(file["restart/state"].attrs["fields"])
         rows = [name for name in _datasets(file) if _dims(file[name])[:2] == ["run", "iteration"]]
         for run in range(len(file["run"])):
-            yield Entry("rows", run, 0, pack({name: file[name][run] for name in rows}))
+            yield Entry("rows", run, 0, pack({name: file[name][run : run + 1] for name in rows}))
             parts = np.split(file["restart/state"][run], np.cumsum([int(np.prod(shape)) for shape in shapes.values()])[:-1])
-            state = {name: part.reshape(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
+            state = {name: part.reshape(1, *shapes[name]) for name, part in zip(shapes, parts, strict=True)}
             yield Entry("state", run, iterations, pack(state))
 
 

@@ -1,7 +1,8 @@
 """The nodes of one rank: which way each node's records are stored and its argmin is found, by its own shape alone.
 
 Small nodes are solved in batches, nodes with many records one by one with a kept factorisation, the others by the damped
-Newton method. A result is a function of the node's records and of the arguments, on every layout and after every restart.
+Newton method. The runs of a configuration share all of it: arrays are (runs, nodes, ...). A result is a function of the node's
+records and of the arguments of all runs, on every layout and after every restart.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi import quasinewton
 from dpadmm_mpi.batch import Batch, is_small, padded_rows
-from dpadmm_mpi.problem import NodeProblem, Solution
+from dpadmm_mpi.problem import NodeProblem
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,32 +57,32 @@ class Problems(Sequence[NodeProblem]):
         return iter(self._problems)
 
     def mean_losses(self, primals: Array) -> Array:
-        """The mean loss of every node at its own row of `primals`."""
-        means = np.empty(len(self))
+        """The mean loss of every node at its own point in every run; points are (runs, nodes, d)."""
+        means = np.empty(primals.shape[:-1])
         for nodes, batch in self._batches:
-            means[nodes] = batch.mean_losses(primals[nodes])
+            means[:, nodes] = batch.mean_losses(primals[:, nodes])
         for k in self._single:
-            means[k] = self._problems[k].mean_loss(primals[k])
+            means[:, k] = self._problems[k].mean_losses(primals[:, k])
         return means
 
     def values_from(self, mean_losses: Array, primals: Array) -> Array:
-        """O_i of every node at its own row of `primals`, where the mean losses there are known already."""
+        """O_i of every node at its own point in every run, where the mean losses there are known already."""
         return np.asarray(self._C * mean_losses + 0.5 * self._ridge * np.sum(primals * primals, axis=-1))
 
     def argmins(self, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
-        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node, and the relative residuals."""
-        found, residuals = np.empty_like(start), np.empty(len(self))
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals."""
+        found, residuals = np.empty_like(start), np.empty(start.shape[:-1])
         for nodes, batch in self._batches:
-            found[nodes], residuals[nodes] = batch.argmins(linear[nodes], quadratic[nodes], start[nodes])
+            found[:, nodes], residuals[:, nodes] = batch.argmins(linear[:, nodes], quadratic[nodes], start[:, nodes])
         for k in self._single:
-            found[k], residuals[k] = self._argmin(k, linear[k], float(quadratic[k]), start[k])
+            found[:, k], residuals[:, k] = self._argmin(k, linear[:, k], float(quadratic[k]), start[:, k])
         return found, residuals
 
-    def _argmin(self, k: int, linear: Array, quadratic: float, start: Array) -> Solution:
+    def _argmin(self, k: int, linear: Array, quadratic: float, start: Array) -> tuple[Array, Array]:
         problem = self._problems[k]
         if problem.features > min(problem.signed.shape[0], KEPT_FEATURES):
-            point = problem.argmin(linear, quadratic, start)
-            return Solution(point.f, point.residual)
+            points = [problem.argmin(l, quadratic, s) for l, s in zip(linear, start, strict=True)]
+            return np.stack([point.f for point in points]), np.array([point.residual for point in points])
         if k not in self._references:
             self._references[k] = quasinewton.reference(problem)
         return quasinewton.argmin(problem, self._references[k], linear, quadratic, start)

@@ -39,19 +39,25 @@ class Snapshot:
     held: bool | None  # whether a process of this host is writing it; None: not known
     failure: str | None  # the sentence with which it failed
     ranks: int
-    run: int  # the run that is under way, from 0
+    group: range  # the runs that go side by side just now, from 0; of a finished file all
     runs: int
-    iteration: int  # the last recorded one of that run; -1 if there is none
+    iteration: int  # the last recorded one of these runs; -1 if there is none
     iterations: int
     rows: int  # of a run that has come to its end
-    loss: Array  # of that run, as far as it goes
+    loss: Array  # the mean over these runs, as far as they go
     privacy: list[tuple[str, float, bool]]  # the accounts at that iteration: title, value, whether it is proven
-    seconds: float  # per iteration, lately; nan before the first rows
+    seconds: float  # per iteration of one run, lately; nan before the first rows
 
     @property
     def done(self) -> int:
         """Iterations over all runs."""
-        return self.run * self.iterations + max(self.iteration, 0)
+        return self.group.start * self.iterations + len(self.group) * max(self.iteration, 0)
+
+    @property
+    def which(self) -> str:
+        """The runs under way, counted from 1."""
+        first, last = self.group[0] + 1, self.group[-1] + 1
+        return f"{first}" if first == last else f"{first} to {last}"
 
     @property
     def left(self) -> float:
@@ -66,7 +72,7 @@ class Snapshot:
             return "failed"
         if self.held is not None:
             return "running" if self.held else "stopped"
-        row = self.seconds * self.iterations / max(self.rows - 1, 1)
+        row = len(self.group) * self.seconds * self.iterations / max(self.rows - 1, 1)
         return "running" if self.quiet < np.fmax(SILENCE, ROWS * row) else "stopped"
 
 
@@ -90,8 +96,14 @@ def _read(file: h5py.File, path: Path) -> Snapshot:
     loss, iteration = file["loss"][...], file["iteration"][...]
     compute = file["timing/compute_seconds"][...]
     reached = ~(np.isnan(loss) | np.isnan(compute).any(axis=2))  # a row may be on the disk in part
-    run = int(np.flatnonzero(reached.any(axis=1))[-1]) if reached.any() else 0
-    rows = int(reached[run].sum())  # rows are written from the first one on
+    counts = reached.sum(axis=1)  # rows are written from the first one on
+    begun = np.flatnonzero((counts > 0) & (counts < len(iteration)))
+    if not len(begun):  # all that have begun are at their end
+        begun = np.flatnonzero(counts) if counts.any() else np.zeros(1, dtype=np.int64)
+    group, rows = range(int(begun[0]), int(begun[-1]) + 1), int(counts[begun].min())
+    some = slice(group.start, group.stop)
+    # Of the runs in a group every one has the same share of the seconds.
+    shares = compute[group.start, :rows], file["timing/wait_seconds"][group.start, :rows]
     here = str(file["timing"].attrs["hosts"][0]) == platform.node()  # of rank 0, which holds the lock
     return Snapshot(
         name=str(file.attrs["name"]),
@@ -101,14 +113,14 @@ def _read(file: h5py.File, path: Path) -> Snapshot:
         held=is_locked(path) if here else None,
         failure=failure(path),
         ranks=int(file["timing"].attrs["ranks"]),
-        run=run,
+        group=group,
         runs=len(loss),
         iteration=int(iteration[rows - 1]) if rows else -1,
         iterations=int(iteration[-1]),
         rows=len(iteration),
-        loss=loss[run, :rows],
+        loss=loss[some, :rows].mean(axis=0),
         privacy=_privacy(file, max(rows - 1, 0)),
-        seconds=_seconds_per_iteration(file, compute[run, :rows], file["timing/wait_seconds"][run, :rows], iteration),
+        seconds=_seconds_per_iteration(file, *shares, iteration),
     )
 
 
@@ -149,10 +161,11 @@ def frame(seen: Snapshot) -> str:
         why = f": {seen.failure}"
     privacy = [f"{title} {value:.4g}{'' if proven else ' not proven'}" for title, value, proven in seen.privacy]
     loss = f"{seen.loss[-1]:.6g}" if len(seen.loss) else "-"
-    speed = "-" if np.isnan(seen.seconds) else f"{seen.seconds:.3g} s"
+    speed = "-" if np.isnan(seen.seconds) else f"{len(seen.group) * seen.seconds:.3g} s"
+    runs = "run " if len(seen.group) == 1 else "runs"
     lines = [
         f"{seen.name}: {seen.state} on {ranks}{why}",
-        f"  run        {seen.run + 1} of {seen.runs}, iteration {iteration} of {seen.iterations}",
+        f"  {runs}       {seen.which} of {seen.runs}, iteration {iteration} of {seen.iterations}",
         f"  loss       {loss}  {sparkline(seen.loss)}",
         f"  privacy    {'; '.join(privacy)}",
         f"  time       {speed} per iteration, {duration(seen.left)} left",

@@ -3,7 +3,9 @@
 The shards send the sums of their gradients; the curator, the hub, adds the noise and takes all steps. It works from
 extrapolated xhat, uhat; without acceleration these are x, u themselves. It never sees a record.
 
-Glossary ([C] -> here): x_t -> x, xhat_t -> the hub's row of query, y_t -> w, u_t -> u, uhat_t -> u_hat, P_t -> noise,
+Arrays of a state are (runs side by side, places of this rank, ...).
+
+Glossary ([C] -> here): x_t -> x, xhat_t -> the hub's place in query, y_t -> w, u_t -> u, uhat_t -> u_hat, P_t -> noise,
 sigma -> noise_std; B = -I, c = 0.
 """
 
@@ -130,9 +132,9 @@ def gaussian_noise(seed: int, run: int, hub: int, iteration: int, noise_std: flo
 
 
 class State(NamedTuple):
-    """Query and gradient have a row per place; the rest is the curator's, a row where the hub is and none elsewhere."""
+    """Query and gradient are of all places; the rest is the curator's, a place where the hub is and none elsewhere."""
 
-    query: Array  # where gradients are wanted; the hub's row is xhat
+    query: Array  # where gradients are wanted; the hub's is xhat
     gradient: Array  # sum over the shard's records at the query
     x: Array
     w: Array
@@ -159,33 +161,36 @@ class Curated:
             return ()
         return Phase("query", "down"), Phase("gradient", "up")
 
-    def initial(self, run: int) -> State:
+    def initial(self, runs: range) -> State:
         """x_0, zero or standard normal whatever the records; u_0 = 0, until the first gradient if it is as printed."""
         s = self.settings
-        zero = np.zeros((len(self.places), s.features))
-        empty = State(zero, zero, *(np.zeros((0, width)) for width in (s.features, s.A.rows, s.A.rows, s.A.rows, 1, 1)))
+        zero = np.zeros((len(runs), len(self.places), s.features))
+        widths = (s.features, s.A.rows, s.A.rows, s.A.rows, 1, 1)
+        empty = State(zero, zero, *(np.zeros((len(runs), 0, width)) for width in widths))
         if not self.hubs:
             return empty
-        x = starting_points(s.init, s.seed, run, np.array([s.nodes]), s.features)[0]
-        return _with_curator(empty, start(x, np.zeros(s.A.rows), s))
+        points = starting_points(s.init, s.seed, runs, np.array([s.nodes]), s.features)
+        return _with_curators(empty, [start(x[0], np.zeros(s.A.rows), s) for x in points])
 
-    def work(self, state: State, t: int, run: int, phase: int) -> State:
+    def work(self, state: State, t: int, runs: range, phase: int) -> State:
         """Before the gradients go up: their sums, at the query."""
         if phase == 0:
             return state
         gradient = state.gradient.copy()
         for k, problem in enumerate(self.problems):
-            gradient[k] = problem.signed.T @ problem.loss.first(np.asarray(problem.signed @ state.query[k]))
+            gradient[:, k] = problem.weighted_sums(problem.loss.first(problem.margins(state.query[:, k])))
         return state._replace(gradient=gradient)
 
-    def receive(self, state: State, t: int, run: int, phase: int, incoming: Array) -> State:
+    def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
         if phase == 0:
-            query = state.query.copy()
-            query[: len(self.problems)] = incoming[: len(self.problems)]
+            query, own = state.query.copy(), len(self.problems)
+            query[:, :own] = incoming[:, :own]
             return state._replace(query=query)
         if not self.hubs:
             return state
-        return _with_curator(state, self._curate(_curator(state), incoming[-1] / self.settings.records, t, run))
+        gradients = incoming[:, -1] / self.settings.records
+        curators = [self._curate(_curator(state, r), gradients[r], t, run) for r, run in enumerate(runs)]
+        return _with_curators(state, curators)
 
     def _curate(self, c: Curator, gradient: Array, t: int, run: int) -> Curator:
         """The curator's iteration, from the mean gradient at xhat."""
@@ -200,28 +205,30 @@ class Curated:
         return c
 
 
-def _curator(state: State) -> Curator:
+def _curator(state: State, r: int) -> Curator:
+    """Of the r-th of the runs that go side by side."""
     return Curator(
-        x=state.x[0],
-        x_hat=state.query[-1],
-        w=state.w[0],
-        u=state.u[0],
-        u_hat=state.u_hat[0],
-        theta=float(state.theta[0, 0]),
-        combined=float(state.combined[0, 0]),
+        x=state.x[r, 0],
+        x_hat=state.query[r, -1],
+        w=state.w[r, 0],
+        u=state.u[r, 0],
+        u_hat=state.u_hat[r, 0],
+        theta=float(state.theta[r, 0, 0]),
+        combined=float(state.combined[r, 0, 0]),
     )
 
 
-def _with_curator(state: State, c: Curator) -> State:
+def _with_curators(state: State, curators: Sequence[Curator]) -> State:
+    """One for each run."""
     query = state.query.copy()
-    query[-1] = c.x_hat
+    query[:, -1] = [c.x_hat for c in curators]
     return State(
         query=query,
         gradient=state.gradient,
-        x=c.x[None, :],
-        w=c.w[None, :],
-        u=c.u[None, :],
-        u_hat=c.u_hat[None, :],
-        theta=np.array([[c.theta]]),
-        combined=np.array([[c.combined]]),
+        x=np.array([[c.x] for c in curators]),
+        w=np.array([[c.w] for c in curators]),
+        u=np.array([[c.u] for c in curators]),
+        u_hat=np.array([[c.u_hat] for c in curators]),
+        theta=np.array([[[c.theta]] for c in curators]),
+        combined=np.array([[[c.combined]] for c in curators]),
     )

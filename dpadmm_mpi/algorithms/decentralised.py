@@ -1,7 +1,7 @@
 """The decentralised family in one general form (SPEC 2): ADMM, M-ADMM, R-ADMM, MR-ADMM.
 
 A method is a row of METHODS: which iterations touch the records, and which penalties it may take. The data step, the
-dual step and the recycled step are one function each. Arrays have one row per node of this rank.
+dual step and the recycled step are one function each. Arrays are (runs side by side, nodes of this rank, features).
 
 Glossary (paper -> here): f_i -> primal, lambda_i -> dual, sum_{j in nb(i)} f_j -> neighbour_sum, V_i -> degree,
 grad O_i(f_i(2k-1)) + n_i(2k-1) -> gradient.
@@ -49,7 +49,7 @@ class State(NamedTuple):
     dual: Array  # lambda_i(t)
     neighbour_sum: Array  # sum_j f_j(t)
     gradient: Array  # g~ of the last data step, from released values
-    residual: Array  # largest relative (KKT) residual since it was last recorded, (nodes, 1); nan if none
+    residual: Array  # largest relative (KKT) residual since it was last recorded, (.., 1); nan if none
 
 
 def data_step(problems: Problems, state: State, eta: Array, degree: Array, objective_noise: Array) -> tuple[Array, Array]:
@@ -113,40 +113,40 @@ class Decentralised:
     def phases(self, t: int) -> tuple[Phase, ...]:
         return (Phase("primal", "edges"),)
 
-    def initial(self, run: int) -> State:
+    def initial(self, runs: range) -> State:
         """f_i(0), zero or standard normal whatever the records; lam_i(0) = 0."""
         s = self.settings
-        primal = starting_points(s.init, s.seed, run, self.nodes, s.features)
+        primal = starting_points(s.init, s.seed, runs, self.nodes, s.features)
         zero = np.zeros_like(primal)
-        return State(primal, dual=zero, neighbour_sum=zero, gradient=zero, residual=np.full((len(primal), 1), np.nan))
+        return State(primal, dual=zero, neighbour_sum=zero, gradient=zero, residual=np.full((*primal.shape[:2], 1), np.nan))
 
-    def work(self, state: State, t: int, run: int, phase: int) -> State:
+    def work(self, state: State, t: int, runs: range, phase: int) -> State:
         """f_i(t) of every node."""
         if t == 0:
             return state
         eta = self._at(self.settings.eta, t)
         if not self.settings.is_data_step(t):
             return state._replace(primal=recycled_step(state, eta, self.degree, self.settings.gamma))
-        primal, residuals = self._perturbed_data_step(state, eta, t, run)
+        primal, residuals = self._perturbed_data_step(state, eta, t, runs)
         return state._replace(
             primal=primal,
             gradient=kkt_gradient(state, primal, eta, self.degree),
-            residual=np.fmax(state.residual, residuals[:, None]),
+            residual=np.fmax(state.residual, residuals[..., None]),
         )
 
-    def receive(self, state: State, t: int, run: int, phase: int, incoming: Array) -> State:
+    def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
         """The neighbours' f_j(t) have come in; the dual step follows where the records were touched."""
         dual = state.dual
         if t > 0 and self.settings.is_data_step(t):
             dual = dual_step(dual, state.primal, incoming, self._at(self.settings.theta, t), self.degree)
         return state._replace(dual=dual, neighbour_sum=incoming)
 
-    def _perturbed_data_step(self, state: State, eta: Array, t: int, run: int) -> tuple[Array, Array]:
+    def _perturbed_data_step(self, state: State, eta: Array, t: int, runs: range) -> tuple[Array, Array]:
         s = self.settings
         perturbation = PERTURBATIONS[s.perturbation]
         e = np.zeros_like(state.primal)
         if s.perturbation != "none":
-            e = noise(s.seed, run, self.nodes, t, s.alpha[t, self.nodes], s.features)
+            e = np.stack([noise(s.seed, run, self.nodes, t, s.alpha[t, self.nodes], s.features) for run in runs])
         factor = perturbation.objective_factor(eta, self.degree)
         argmin, residuals = data_step(self.problems, state, eta, self.degree, factor * e)
         refuse_inexact(residuals, self.nodes, t)

@@ -21,44 +21,46 @@ class Phase(NamedTuple):
 
 
 class Algorithm(Protocol):
-    """The places of one rank. State goes in, state comes out; a state is a named tuple of arrays.
+    """The places of one rank, in some runs that go side by side. State goes in, state comes out: a named tuple of arrays.
 
-    Every field has one row per place of this rank, but for `hub_fields`, which have a row where the hub is, and none
+    Every field is (runs, places of this rank, width), but for `hub_fields`, which have a place where the hub is, and none
     elsewhere. What is not in the state does not survive a restart.
     """
 
     released: tuple[str, ...]  # fields that travel between places; nothing else ever does
     hub_fields: tuple[str, ...]
 
-    def initial(self, run: int) -> Any: ...
+    def initial(self, runs: range) -> Any: ...
 
     def phases(self, t: int) -> tuple[Phase, ...]:
         """The exchanges of iteration t; at t = 0 those that set up the first one."""
         ...
 
-    def work(self, state: Any, t: int, run: int, phase: int) -> Any:
+    def work(self, state: Any, t: int, runs: range, phase: int) -> Any:
         """What the places do before the exchange of a phase; nothing at t = 0."""
         ...
 
-    def receive(self, state: Any, t: int, run: int, phase: int, incoming: Array) -> Any:
+    def receive(self, state: Any, t: int, runs: range, phase: int, incoming: Array) -> Any:
         """The sum of what each place received, in ascending order of the senders, has come in."""
         ...
 
 
-def starting_points(init: str, seed: int, run: int, places: Ints, features: int) -> Array:
-    """One row per place: zero, or standard normal whatever the records."""
-    if init == "zero":
-        return np.zeros((len(places), features))
-    rows = [generator(seed, Purpose.INIT, run, int(i)).standard_normal(features) for i in places]
-    return np.stack(rows) if rows else np.zeros((0, features))
+def starting_points(init: str, seed: int, runs: range, places: Ints, features: int) -> Array:
+    """(runs, places, features): zero, or standard normal whatever the records."""
+    points = np.zeros((len(runs), len(places), features))
+    if init == "random":
+        for r, run in enumerate(runs):
+            for k, place in enumerate(places):
+                generator(seed, Purpose.INIT, run, int(place)).standard_normal(out=points[r, k])
+    return points
 
 
 def refuse_inexact(residuals: Array, nodes: Ints, t: int) -> None:
-    """The privacy proofs are about the exact argmin (SPEC 8.5)."""
-    exact = residuals <= TOLERANCE
-    if not np.all(exact):
-        k = int(np.argmin(exact))
+    """Residuals are (runs, nodes). The privacy proofs are about the exact argmin (SPEC 8.5)."""
+    failed = np.argwhere(~(residuals <= TOLERANCE))
+    if len(failed):
+        r, k = failed[0]
         raise RunError(
             f"node {nodes[k]}, iteration {t}: the local solve stopped at a relative KKT residual of "
-            f"{residuals[k]:.1e}, above {TOLERANCE:.0e}; scale the features or raise problem.rho or algorithm.eta"
+            f"{residuals[r, k]:.1e}, above {TOLERANCE:.0e}; scale the features or raise problem.rho or algorithm.eta"
         )

@@ -1,10 +1,10 @@
 """The star family (SPEC 3): a server and N providers. Consensus ADMM, and the stochastic ADMM without and with noise.
 
-The providers send x_i up, the server sends z down; the duals are known on both sides and never travel. Arrays have one
-row per place of this rank: its providers, and behind them the server if it is here.
+The providers send x_i up, the server sends z down; the duals are known on both sides and never travel. Arrays are (runs side by
+side, places of this rank, features): its providers, and behind them the server if it is here.
 
-Glossary ([S] -> here): x_i -> primal, lambda_i -> dual, z^k -> server. In the server's own row the primal is z and the dual
-the sum of all lambda_i.
+Glossary ([S] -> here): x_i -> primal, lambda_i -> dual, z^k -> server. In the server's own place the primal is z and the
+dual the sum of all lambda_i.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from dpadmm_mpi.algorithms.family import Phase, refuse_inexact, starting_points
 from dpadmm_mpi.algorithms.svrg import Inner, compiled_steps, inner_loop
 from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.problem import NodeProblem
+from dpadmm_mpi.solves import Problems
 from dpadmm_mpi.streams import Purpose, generator
 
 Array = NDArray[np.float64]
@@ -38,7 +39,7 @@ class State(NamedTuple):
     primal: Array  # x_i^k, as sent up; the server's: z^k, as sent down
     dual: Array  # lambda_i^k; the server's: their sum
     server: Array  # z^k as received
-    residual: Array  # largest relative residual of an exact solve since it was last recorded, (places, 1); nan if none
+    residual: Array  # largest relative residual of an exact solve since it was last recorded, (.., 1); nan if none
 
 
 def server_step(sum_x: Array, sum_dual: Array, N: int, rho: float, reg: float) -> Array:
@@ -87,55 +88,55 @@ class Star:
         down = Phase("primal", "down")
         return (down,) if t == 0 else (Phase("primal", "up"), down)
 
-    def initial(self, run: int) -> State:
+    def initial(self, runs: range) -> State:
         """x_i^0 and z^0, zero or standard normal whatever the records; lambda_i^0 = 0."""
         s = self.settings
-        primal = starting_points(s.init, s.seed, run, self.places, s.features)
+        primal = starting_points(s.init, s.seed, runs, self.places, s.features)
         zero = np.zeros_like(primal)
-        return State(primal, dual=zero, server=zero, residual=np.full((len(primal), 1), np.nan))
+        return State(primal, dual=zero, server=zero, residual=np.full((*primal.shape[:2], 1), np.nan))
 
-    def work(self, state: State, t: int, run: int, phase: int) -> State:
+    def work(self, state: State, t: int, runs: range, phase: int) -> State:
         """x_i^{k+1} of every provider, before it goes up."""
         if t == 0 or phase == 1:
             return state
-        primal, residual = state.primal.copy(), state.residual.copy()
+        primal, residual, own = state.primal.copy(), state.residual.copy(), self.providers
         if self.settings.inner is None:
-            residuals = np.empty(self.providers)
-            for k in range(self.providers):
-                primal[k], residuals[k] = self._exact(state, k)
+            primal[:, :own], residuals = self._exact(state)
             refuse_inexact(residuals, self.places, t)
-            residual[: self.providers, 0] = np.fmax(residual[: self.providers, 0], residuals)
+            residual[:, :own, 0] = np.fmax(residual[:, :own, 0], residuals)
         else:
-            for k in range(self.providers):
-                primal[k] = self._stochastic(self.settings.inner, state, t, run, k)
+            for r, run in enumerate(runs):
+                for k in range(own):
+                    primal[r, k] = self._stochastic(self.settings.inner, state, t, r, run, k)
         return state._replace(primal=primal, residual=residual)
 
-    def receive(self, state: State, t: int, run: int, phase: int, incoming: Array) -> State:
+    def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
         """The server has all x_i: its step. Or the providers have z: the dual step."""
         s, own = self.settings, self.providers
         primal, dual, server = state.primal.copy(), state.dual.copy(), state.server.copy()
         if t > 0 and phase == 0:
             if self.has_server:
-                z = server_step(incoming[-1], dual[-1], s.nodes, s.rho, s.reg)
-                primal[-1] = z
-                dual[-1] += s.rho * (incoming[-1] - s.nodes * z)
+                z = server_step(incoming[:, -1], dual[:, -1], s.nodes, s.rho, s.reg)
+                primal[:, -1] = z
+                dual[:, -1] += s.rho * (incoming[:, -1] - s.nodes * z)
         else:
-            server[:own] = incoming[:own]
+            server[:, :own] = incoming[:, :own]
             if t > 0:
-                dual[:own] = dual_step(dual[:own], primal[:own], server[:own], s.rho)
+                dual[:, :own] = dual_step(dual[:, :own], primal[:, :own], server[:, :own], s.rho)
         return state._replace(primal=primal, dual=dual, server=server)
 
-    def _exact(self, state: State, k: int) -> tuple[Array, float]:
+    def _exact(self, state: State) -> tuple[Array, Array]:
         """argmin_x f_i(x) + lambda_i.x + (rho/2) ||x - z||^2: [S] (4)"""
-        rho = self.settings.rho
-        point = self.problems[k].argmin(state.dual[k] - rho * state.server[k], rho, start=state.primal[k])
-        return point.f, point.residual
+        assert isinstance(self.problems, Problems)
+        rho, own = self.settings.rho, self.providers
+        linear = state.dual[:, :own] - rho * state.server[:, :own]
+        return self.problems.argmins(linear, np.full(own, rho), start=state.primal[:, :own])
 
-    def _stochastic(self, inner: Inner, state: State, t: int, run: int, k: int) -> Array:
+    def _stochastic(self, inner: Inner, state: State, t: int, r: int, run: int, k: int) -> Array:
         s, node, problem = self.settings, int(self.places[k]), self.problems[k]
         chosen = samples(s.seed, run, node, t, problem.signed.shape[0], inner.steps)
         noise = generator(s.seed, Purpose.INNER_NOISE, run, node, t)
-        x = inner_loop(inner, problem, state.primal[k], state.dual[k], state.server[k], chosen, noise)
+        x = inner_loop(inner, problem, state.primal[r, k], state.dual[r, k], state.server[r, k], chosen, noise)
         if not np.abs(x).max() < DIVERGED:
             raise RunError(f"node {node}, iteration {t}: the inner steps diverged; lower algorithm.eta")
         return x

@@ -1,6 +1,6 @@
 """The star family: step size, noise, accounts and conditions of the server and its providers (SPEC 3)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from dpadmm_mpi.measures import Optimum, StarMeasures
 from dpadmm_mpi.mechanisms import StarReleases
 from dpadmm_mpi.plan import Plan, loss_of
 from dpadmm_mpi.problem import NodeProblem
+from dpadmm_mpi.solves import Problems
 from dpadmm_mpi.theory import gaussian_noise, star
 from dpadmm_mpi.theory.account import Account
 from dpadmm_mpi.theory.gaussian_noise import GaussianLedger
@@ -104,6 +105,11 @@ class StarPlan(Plan):
     def problem(self, signed: Any) -> NodeProblem:
         """f_i: the regulariser is the server's."""
         return NodeProblem(signed, self.loss, C=1.0, ridge=0.0)
+
+    def problems(self, shards: Iterable[Any]) -> Sequence[NodeProblem]:
+        """For exact solves with what those keep; inner steps take records as they are stored."""
+        problems = super().problems(shards)
+        return Problems(problems) if self.settings.inner is None else problems
 
     def algorithm(self, places: Ints, problems: Sequence[NodeProblem]) -> Star:
         return Star(self.settings, places, problems)

@@ -189,14 +189,14 @@ def test_recycled_step_never_touches_the_records(config):
     plan, dataset = make_plan(configfile.load(config("mr-admm", "objective")).configs[0])
     problems = Problems(NodeProblem(shard_of(dataset, i).into_signed(), LOGISTIC, 3.0, plan.ridge) for i in range(6))
     algorithm = Decentralised(plan.settings, np.arange(6), problems)
-    state = algorithm.work(algorithm.initial(0), 1, run=0, phase=0)
+    state = algorithm.work(algorithm.initial(range(2)), 1, range(2), phase=0)
     adjacency = np.zeros((6, 6))
     for i, nb in enumerate(NEIGHBOURS):
         adjacency[i, nb] = 1
-    state = algorithm.receive(state, 1, run=0, phase=0, incoming=adjacency @ state.primal)
-    with_records = algorithm.work(state, 2, run=0, phase=0)
+    state = algorithm.receive(state, 1, range(2), phase=0, incoming=adjacency @ state.primal)
+    with_records = algorithm.work(state, 2, range(2), phase=0)
     algorithm.problems = None
-    without_records = algorithm.work(state, 2, run=0, phase=0)
+    without_records = algorithm.work(state, 2, range(2), phase=0)
     assert np.array_equal(with_records.primal, without_records.primal)
     assert np.array_equal(without_records.residual, state.residual)  # nothing was solved
 
@@ -215,7 +215,7 @@ def test_an_inexact_solve_stops_the_run_with_node_iteration_and_residual(config,
         if len(calls) == 2:
             monkeypatch.setattr(batch, "ITERATIONS", 1)
             hurried, left = original(self, linear, quadratic, start)
-            found[2], residuals[2] = hurried[2], left[2]
+            found[:, 2], residuals[:, 2] = hurried[:, 2], left[:, 2]
         return found, residuals
 
     monkeypatch.setattr(Problems, "argmins", one_step_for_node_2_in_iteration_2)

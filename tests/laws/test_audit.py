@@ -88,12 +88,14 @@ def planted(monkeypatch, fault):
     elif fault == "the recycled step reads the records":
         work = decentralised.Decentralised.work
 
-        def reading(self, state, t, run, phase):
+        def reading(self, state, t, runs, phase):
             if not self.settings.is_data_step(t):
-                pairs = zip(self.problems, state.primal, strict=True)
-                exact = np.stack([p.data_gradient(p.signed @ f) + p.ridge * f for p, f in pairs])
-                state = state._replace(gradient=exact)
-            return work(self, state, t, run, phase)
+                exact = [
+                    [p.data_gradient(p.signed @ f) + p.ridge * f for p, f in zip(self.problems, primal, strict=True)]
+                    for primal in state.primal
+                ]
+                state = state._replace(gradient=np.array(exact))
+            return work(self, state, t, runs, phase)
 
         monkeypatch.setattr(decentralised.Decentralised, "work", reading)
     elif fault == "a bound that forgets a factor 2":

@@ -59,7 +59,7 @@ def test_trajectory_equals_the_plain_implementation(monkeypatch, number):
 
     The exact argmin is solved further than usual, so that both sides are known well beyond 1e-10.
     """
-    monkeypatch.setattr("dpadmm_mpi.newton.TOLERANCE", 1e-13)
+    monkeypatch.setattr("dpadmm_mpi.batch.TOLERANCE", 1e-13)
     rng = np.random.default_rng(number)
     method, averaging = [("star-admm", None), *STOCHASTIC][number % 5]
     d, rho, reg, std, S = int(rng.integers(1, 7)), rng.uniform(0.3, 2), rng.uniform(0, 0.2), rng.uniform(0.2, 2), 12

@@ -15,7 +15,7 @@ AT = 3  # iteration
 if launch.announced_rank() == rank:
     original = decentralised.Decentralised.work
 
-    def work(self, state, t, run, phase):
+    def work(self, state, t, runs, phase):
         if t == AT:
             if fault == "raise":
                 raise ZeroDivisionError("planted")
@@ -23,7 +23,7 @@ if launch.announced_rank() == rank:
                 sys.exit(0)
             if fault == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-        return original(self, state, t, run, phase)
+        return original(self, state, t, runs, phase)
 
     decentralised.Decentralised.work = work
     if fault == "full-disk":

@@ -16,9 +16,11 @@ from dpadmm_mpi import load
 from dpadmm_mpi.checkpoint import restart_folder
 from dpadmm_mpi.claim import take_name
 from dpadmm_mpi.compare import compare
+from dpadmm_mpi.engine import SIDE_BY_SIDE
 
 MORTAL = Path(__file__).parent / "mortal.py"
 KILLS = 11  # in each chain
+RUNS = SIDE_BY_SIDE + 2  # one group of runs after another
 CHAINS = 8
 
 
@@ -32,14 +34,14 @@ def shelf(tmp_path_factory):
 
 @pytest.fixture
 def undisturbed(config, shelf):
-    """undisturbed(name, runs): the configuration's file and the result of an undisturbed run of it."""
+    """undisturbed(name): the configuration's file and the result of an undisturbed run of it."""
 
-    def make(name, runs=2):
-        raw = RESTARTS[name](config) | {"runs": runs, "iterations": 12}
+    def make(name):
+        raw = RESTARTS[name](config) | {"runs": RUNS, "iterations": 12}
         raw["record"] = {**raw["record"], "checkpoint": 1}
         if "path" in raw["network"]:
             raw["network"]["path"] = str(shelf / "edges.txt")
-        path, result = shelf / f"{name}-{runs}.toml", shelf / f"{name}-{runs}.h5"
+        path, result = shelf / f"{name}.toml", shelf / f"{name}.h5"
         if not result.exists():
             path.write_text(tomli_w.dumps(raw))
             process = command("run", path, "-o", result)
@@ -195,7 +197,7 @@ def test_a_foreign_file_is_not_gone_on_with(undisturbed, tmp_path):
 
 
 def test_changed_data_are_refused(config, write_toml, tmp_path, edge_file):
-    path = write_toml(config("admm", iterations=12, runs=2, record={"checkpoint": 1}))
+    path = write_toml(config("admm", iterations=12, runs=RUNS, record={"checkpoint": 1}))
     killed(path, tmp_path / "out.h5")
     edge_file.write_text(edge_file.read_text() + "3 5\n")
     process = command("run", path, "-o", tmp_path / "out.h5", "--resume")
@@ -207,7 +209,7 @@ def test_changed_data_are_refused(config, write_toml, tmp_path, edge_file):
 def test_a_changed_map_is_refused(config, write_toml, tmp_path, finished):
     """By a killed run, and by a finished one that is to be extended."""
     np.save(tmp_path / "A.npy", np.eye(5))
-    raw = RESTARTS["dp-acc-admm"](config) | {"runs": 2, "iterations": 12}
+    raw = RESTARTS["dp-acc-admm"](config) | {"runs": RUNS, "iterations": 12}
     raw["problem"], raw["record"] = {"map": "file", "map_path": str(tmp_path / "A.npy")}, {"checkpoint": 1}
     path, more = write_toml(raw), ["--set", "iterations=24"] if finished else []
     if finished:
@@ -225,9 +227,9 @@ def test_a_changed_map_is_refused(config, write_toml, tmp_path, finished):
 
 def test_a_full_disk_keeps_what_was_recorded(undisturbed, tmp_path):
     """No byte behind a limit that lies within the journal: one sentence, and the run goes on when there is room again."""
-    path, expected = undisturbed("admm", runs=20)
+    path, expected = undisturbed("admm")
     out = tmp_path / "out.h5"
-    process = command("full", 30_000, "run", path, "-o", out, program=MORTAL)
+    process = command("full", 60_000, "run", path, "-o", out, program=MORTAL)
     assert process.returncode == 1
     assert len(sentences(process)) == 1
     assert "make room and go on with --resume" in sentences(process)[0]

@@ -48,9 +48,9 @@ def test_the_argmin_is_exact(rng, shape, loss):
     problems = Problems([NodeProblem(X.copy(), loss, C, RIDGE)])
     for size, quadratic, far in ((0.0, 0.5, 0.0), (1.0, 3.0, 1.0), (10.0, 0.0, 1.0), (1.0, 0.1, 30.0)):
         linear = size * rng.standard_normal(d)
-        found, residuals = problems.argmins(linear[None], np.array([quadratic]), far * rng.standard_normal((1, d)))
-        assert residuals[0] <= TOLERANCE
-        assert relative_gradient(X, loss, found[0], linear, RIDGE + quadratic) <= 2 * TOLERANCE
+        found, residuals = problems.argmins(linear[None, None], np.array([quadratic]), far * rng.standard_normal((1, 1, d)))
+        assert residuals[0, 0] <= TOLERANCE
+        assert relative_gradient(X, loss, found[0, 0], linear, RIDGE + quadratic) <= 2 * TOLERANCE
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
@@ -61,9 +61,25 @@ def test_columns_of_very_different_sizes_and_copies_of_columns(rng, loss):
         X[:, -1] = X[:, 0]
         problems = Problems([NodeProblem(X.copy(), loss, C, RIDGE)])
         linear = rng.standard_normal(d)
-        found, residuals = problems.argmins(linear[None], np.array([0.3]), np.zeros((1, d)))
-        assert residuals[0] <= TOLERANCE
-        assert relative_gradient(X, loss, found[0], linear, RIDGE + 0.3) <= 2 * TOLERANCE
+        found, residuals = problems.argmins(linear[None, None], np.array([0.3]), np.zeros((1, 1, d)))
+        assert residuals[0, 0] <= TOLERANCE
+        assert relative_gradient(X, loss, found[0, 0], linear, RIDGE + 0.3) <= 2 * TOLERANCE
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_runs_side_by_side_are_each_exact(rng, shape, loss):
+    """Easy and hard ones together: one run starts at its argmin, one far away, one has a linear term that rules."""
+    X = rows(rng, *SHAPES[shape])
+    problems = Problems([NodeProblem(X.copy(), loss, C, RIDGE)])
+    linear = np.array([0.0, 1.0, 30.0, 1.0])[:, None] * rng.standard_normal((4, X.shape[1]))
+    start = np.array([0.0, 0.0, 1.0, 30.0])[:, None] * rng.standard_normal(linear.shape)
+    start[0] = problems.argmins(linear[:1, None], np.array([0.5]), start[:1, None])[0][0, 0]
+    found, residuals = problems.argmins(linear[:, None], np.array([0.5]), start[:, None])
+    assert residuals.max() <= TOLERANCE
+    for k in range(4):
+        assert relative_gradient(X, loss, found[k, 0], linear[k], RIDGE + 0.5) <= 2 * TOLERANCE
+    assert np.allclose(found[0, 0], start[0], rtol=0, atol=1e-9)
 
 
 def test_a_kept_factorisation_far_from_the_solution(rng):
@@ -73,8 +89,8 @@ def test_a_kept_factorisation_far_from_the_solution(rng):
     kept = quasinewton.reference(problem)
     assert kept.curvatures.max() < 1e-2 * np.linalg.eigvalsh(problem.hessian(np.zeros(len(X)), 0.0)).max()
     linear = 5 * rng.standard_normal(60)
-    found = quasinewton.argmin(problem, kept, linear, 2.0, np.zeros(60))
-    assert relative_gradient(X, LOGISTIC, found.f, linear, 2.0 + 1e-6) <= 2 * TOLERANCE
+    found = quasinewton.argmin(problem, kept, linear[None], 2.0, np.zeros((1, 60)))
+    assert relative_gradient(X, LOGISTIC, found.f[0], linear, 2.0 + 1e-6) <= 2 * TOLERANCE
 
 
 def test_the_damped_method_takes_over_where_the_kept_factorisation_fails(rng, monkeypatch):
@@ -82,48 +98,48 @@ def test_the_damped_method_takes_over_where_the_kept_factorisation_fails(rng, mo
     problem = NodeProblem(X, LOGISTIC, C, RIDGE)
     kept, linear = quasinewton.reference(problem), rng.standard_normal(70)
     monkeypatch.setattr(quasinewton, "EVALUATIONS", 3)
-    found = quasinewton.argmin(problem, kept, linear, 1.0, np.zeros(70))
-    assert relative_gradient(X, LOGISTIC, found.f, linear, 1.0 + RIDGE) <= 2 * TOLERANCE
+    found = quasinewton.argmin(problem, kept, linear[None], 1.0, np.zeros((1, 70)))
+    assert relative_gradient(X, LOGISTIC, found.f[0], linear, 1.0 + RIDGE) <= 2 * TOLERANCE
 
 
 @pytest.fixture
 def network(rng):
-    """Forty nodes, many shapes, small and large, and one data step's arguments for all of them."""
+    """Forty nodes, many shapes, small and large, and one data step's arguments for all of them in two runs."""
     d = 16
     sizes = np.append(rng.integers(1, 60, 36), [1100, 1100, 1500, 9000])
     shards = [rows(rng, B, d, 0.2) for B in sizes]
     assert {is_small(X) for X in shards} == {True, False}
     assert any(sparse.issparse(without_zeros(X)) for X in shards)
-    starts = rng.standard_normal((len(sizes), d)) * 10.0 ** rng.integers(-2, 2, len(sizes))[:, None]
-    return shards, rng.standard_normal((len(sizes), d)) * 3, rng.random(len(sizes)) * 5, starts
+    starts = rng.standard_normal((2, len(sizes), d)) * 10.0 ** rng.integers(-2, 2, len(sizes))[:, None]
+    return shards, rng.standard_normal((2, len(sizes), d)) * 3, rng.random(len(sizes)) * 5, starts
 
 
 def solve(network, nodes, loss):
     shards, linear, quadratic, start = network
     problems = Problems(NodeProblem(shards[k].copy(), loss, 1.0, RIDGE) for k in nodes)
-    found, residuals = problems.argmins(linear[nodes], quadratic[nodes], start[nodes])
-    return np.column_stack([found, residuals, problems.mean_losses(found)])
+    found, residuals = problems.argmins(linear[:, nodes], quadratic[nodes], start[:, nodes])
+    return np.concatenate([found, residuals[..., None], problems.mean_losses(found)[..., None]], axis=-1)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
 def test_a_node_gets_the_same_bits_alone_and_in_any_company(rng, network, loss):
     everybody = np.arange(len(network[0]))
     together = solve(network, everybody, loss)
-    assert together[:, -2].max() <= TOLERANCE
+    assert together[..., -2].max() <= TOLERANCE
     for k in everybody:
-        assert np.array_equal(solve(network, [k], loss)[0], together[k])
+        assert np.array_equal(solve(network, [k], loss), together[:, [k]])
     for _ in range(5):
         some = rng.permutation(everybody)[: rng.integers(2, len(everybody))]
-        assert np.array_equal(solve(network, some, loss), together[some])
+        assert np.array_equal(solve(network, some, loss), together[:, some])
 
 
 def test_a_large_batch_in_chunks_gives_the_same_bits(rng, monkeypatch):
-    X, linear = np.stack([rows(rng, 9, 5, 1.0) for _ in range(300)]), rng.standard_normal((300, 5))
+    X, linear = np.stack([rows(rng, 9, 5, 1.0) for _ in range(300)]), rng.standard_normal((2, 300, 5))
 
     def found(chunk):
         monkeypatch.setattr("dpadmm_mpi.batch._CHUNK", chunk)
         problems = Problems(NodeProblem(x.copy(), LOGISTIC, 5.0, RIDGE) for x in X)
-        return problems.argmins(linear, np.ones(300), np.zeros((300, 5)))
+        return problems.argmins(linear, np.ones(300), np.zeros((2, 300, 5)))
 
     first = found(1 << 16)
     for chunk in (1, 700, 1 << 20):
@@ -139,16 +155,18 @@ def test_a_solve_depends_on_its_arguments_and_not_on_the_solves_before(rng, netw
     for _ in range(3):
         problems.argmins(rng.standard_normal(linear.shape), 9 * rng.random(len(shards)), rng.standard_normal(start.shape))
     found, residuals = problems.argmins(linear, quadratic, start)
-    assert np.array_equal(np.column_stack([found, residuals]), fresh[:, :-1])
+    assert np.array_equal(np.concatenate([found, residuals[..., None]], axis=-1), fresh[..., :-1])
 
 
 def test_losses_and_objectives_are_those_of_the_nodes(network):
     shards, _, _, f = network
     problems = Problems(NodeProblem(X.copy(), LOGISTIC, 1.0, RIDGE) for X in shards)
     means = problems.mean_losses(f)
-    assert np.allclose(means, [np.mean(np.log1p(np.exp(-(X @ v)))) for X, v in zip(shards, f, strict=True)], rtol=1e-12)
     values = problems.values_from(means, f)
-    assert np.allclose(values, [problem.value(v) for problem, v in zip(problems, f, strict=True)], rtol=1e-12)
+    for run in range(2):
+        pairs = list(zip(shards, f[run], strict=True))
+        assert np.allclose(means[run], [np.mean(np.log1p(np.exp(-(X @ v)))) for X, v in pairs], rtol=1e-12)
+        assert np.allclose(values[run], [p.value(v) for p, v in zip(problems, f[run], strict=True)], rtol=1e-12)
 
 
 def test_only_large_shards_with_many_zeros_are_stored_sparse(rng):

@@ -47,13 +47,29 @@ def grow_old(path, seconds):
 def test_a_snapshot_of_a_run_under_way(unfinished):
     seen = look(unfinished)
     result = dpadmm_mpi.load(unfinished)
-    assert (seen.run, seen.runs, seen.iteration, seen.iterations) == (1, 3, ROWS - 1, 20)
+    assert (seen.group, seen.runs, seen.iteration, seen.iterations) == (range(1, 2), 3, ROWS - 1, 20)
     np.testing.assert_array_equal(seen.loss, result.loss[1, :ROWS])
     assert [value for _, value, _ in seen.privacy] == [
         result[f"privacy/{name}"][ROWS - 1] for name in ("bound", "tight", "epsilon")
     ]
     assert seen.seconds == 6 * 0.25 + 0.5
     assert seen.left == (12 + 20) * 2.0
+
+
+def test_a_snapshot_of_runs_that_go_side_by_side(unfinished):
+    """All three are after iteration 8; an iteration of all of them takes three times a run's share."""
+    with h5py.File(unfinished, "r+") as file:
+        for name in ("loss", "timing/compute_seconds", "timing/wait_seconds"):
+            file[name][...] = file[name][1:2]
+        file["loss"][0, :ROWS] += 0.3
+    seen = look(unfinished)
+    result = dpadmm_mpi.load(unfinished)
+    assert (seen.group, seen.iteration) == (range(3), ROWS - 1)
+    np.testing.assert_allclose(seen.loss, result.loss[1, :ROWS] + 0.1, rtol=1e-12)
+    assert seen.left == 3 * 12 * 2.0
+    shown = command("watch", unfinished, "--once").stdout
+    assert "runs       1 to 3 of 3, iteration 8 of 20" in shown
+    assert "6 s per iteration, 0:01:12 left" in shown
 
 
 @pytest.mark.parametrize(
