@@ -127,8 +127,8 @@ class _Tilted(NamedTuple):
         margins = _times(self.signed, f)
         terms = (
             np.sum(self.weight * loss.value(margins), axis=-1),
-            0.5 * self.ridge * _dots(f, f),
-            _dots(self.linear, f),
+            0.5 * self.ridge * np.vecdot(f, f),
+            np.vecdot(self.linear, f),
         )
         data = ((self.weight * loss.first(margins))[:, None, :] @ self.signed)[:, 0, :]
         scale = np.maximum(_norms(data) + _norms(ridge * f) + _norms(self.linear), SCALE_FLOOR * self.C)
@@ -147,7 +147,7 @@ def _line_search(tilted: _Tilted, points: _Points, active: Ints) -> Ints:
     """One Newton step of the active nodes, each halved until the value falls; the nodes that moved."""
     here = points.at(active)
     directions = tilted.directions(here)
-    slope = _dots(here.gradient, directions)
+    slope = np.vecdot(here.gradient, directions)
     moved = np.zeros(len(active), dtype=bool)
     length = 1.0
     while length > 1e-12 and not moved.all():
@@ -165,9 +165,5 @@ def _times(signed: Array, f: Array) -> Array:
     return np.asarray((signed @ f[:, :, None])[:, :, 0])
 
 
-def _dots(a: Array, b: Array) -> Array:
-    return np.asarray(np.sum(a * b, axis=-1))
-
-
 def _norms(a: Array) -> Array:
-    return np.sqrt(_dots(a, a))
+    return np.sqrt(np.vecdot(a, a))

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi import metrics
 from dpadmm_mpi.data.dataset import TestSet
-from dpadmm_mpi.problem import dots
 
 if TYPE_CHECKING:
     from dpadmm_mpi.plan import Plan
@@ -146,7 +145,7 @@ class StarMeasures(Measures):
         node_loss, server_loss, residual = np.moveaxis(rows[..., :3], -1, 0)
         primals, z = rows[..., 3:], state.primal[:, -1]
         reg = float(self.plan.config.problem.reg or 0.0)
-        objective = np.sum(server_loss, axis=-1) + reg * dots(z, z)
+        objective = np.sum(server_loss, axis=-1) + reg * np.vecdot(z, z)
         optimum = self.optimum
         return {
             "loss": np.mean(node_loss, axis=-1),

@@ -18,11 +18,6 @@ HESSIAN_ROWS = 1024  # weighted at a time: the copy stays in the processor's cac
 SCALE_FLOOR = 1e-5
 
 
-def dots(a: Array, b: Array) -> Array:
-    """The inner products of the rows of a and b."""
-    return np.einsum("...i,...i->...", a, b)
-
-
 class NodeProblem:
     """O_i(f) = (C/B_i) sum_n L(y_n f.x_n) + (rho/N) ||f||^2 / 2"""
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.newton import TOLERANCE, minimise
-from dpadmm_mpi.problem import SCALE_FLOOR, NodeProblem, Tilted, dots
+from dpadmm_mpi.problem import SCALE_FLOOR, NodeProblem, Tilted
 
 Array = NDArray[np.float64]
 Product = Callable[[Array], Array]
@@ -26,6 +26,7 @@ _ROUGH_EVALUATIONS = 12  # a Hessian near the minimum is as good as one at it
 _LOOK_BACK = 4  # steps over which the rate of convergence is measured
 _FLAT = 0.5  # a step along a direction is long enough when the slope has fallen to this share: BFGS asks for no more
 _TRIALS = 30
+_CROWDED = 0.7  # share of solves under way, up to which those at their end leave
 
 
 class Solutions(NamedTuple):
@@ -75,31 +76,40 @@ def _descend(
 ) -> Solutions:
     """BFGS from an inverse Hessian; where it pays, and a rough solution will not do, one at the current point replaces it.
 
-    A solve that has come to its end stays where it is, whatever the others still do.
+    A solve that has come to its end stays where it is, and leaves when enough of them are to make the others faster.
     """
+    found = Solutions(start.copy(), np.full(len(start), np.nan))
+    here = np.arange(len(start))  # the solves that have not left
     f, margins = start.copy(), problem.margins(start)
     slopes = problem.loss.first(margins)
     own_inverse: dict[int, Array] = {}  # of the solves that have taken a Hessian of their own
     pairs: Pairs = []
     history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian
-    linear_size = _norms(linear)
     g_before = s = np.zeros_like(f)
     for _ in range(_ROUGH_EVALUATIONS if roughly else EVALUATIONS):
         data, pull = problem.weight * problem.weighted_sums(slopes), ridge * f
         g = data + pull + linear
-        scale = np.maximum(_norms(data) + _norms(pull) + linear_size, SCALE_FLOOR * problem.C)
+        scale = np.maximum(_norms(data) + _norms(pull) + _norms(linear), SCALE_FLOOR * problem.C)
         residual = np.where(scale < np.inf, _norms(g) / scale, np.nan)
+        found.f[here], found.residual[here] = f, residual
         under_way = residual > TOLERANCE  # neither found nor no longer a number
         if not under_way.any():
             break
         if history:
             y = g - g_before
-            sy = dots(s, y)
+            sy = np.vecdot(s, y)
             pairs.append((s, y, np.where(sy > 0.0, sy, np.inf)))  # positive by convexity, but for round-off: inf drops it
         history.append(residual)
+        if np.count_nonzero(under_way) <= _CROWDED * len(here):
+            stay = np.flatnonzero(under_way)
+            here, under_way = here[stay], under_way[stay]
+            f, g, linear, margins = f[stay], g[stay], linear[stay], _rows(margins, stay)
+            pairs = [(s[stay], y[stay], sy[stay]) for s, y, sy in pairs]
+            history = [residuals[stay] for residuals in history]
+            own_inverse = {new: own_inverse[old] for new, old in enumerate(stay.tolist()) if old in own_inverse}
         if not roughly:
-            for k in np.flatnonzero(under_way & _are_slow(history)):
-                own_inverse[int(k)] = np.asarray(np.linalg.inv(problem.hessian(margins[k], ridge)), dtype=np.float64)
+            for k in np.flatnonzero(under_way & _are_slow(history)).tolist():
+                own_inverse[k] = np.asarray(np.linalg.inv(problem.hessian(margins[k], ridge)), dtype=np.float64)
                 for _, _, products in pairs:
                     products[k] = np.inf
                 for residuals in history[:-1]:
@@ -108,8 +118,13 @@ def _descend(
         direction[~under_way] = 0.0
         length, margins, slopes = _search(problem, margins, g, direction, f, linear, ridge)
         s, g_before = length[:, None] * direction, g
-        f += s
-    return Solutions(f, residual)
+        f = f + s
+    return found
+
+
+def _rows(values: Array, which: NDArray[np.int64]) -> Array:
+    """Some rows, laid out in memory as all of them are."""
+    return values.T[:, which].T if values.flags.f_contiguous else values[which]
 
 
 def _are_slow(history: list[Array]) -> NDArray[np.bool_]:
@@ -125,14 +140,14 @@ def _bfgs(inverse: Product, own_inverse: dict[int, Array], pairs: Pairs, g: Arra
     q = g
     coefficients = []
     for s, y, sy in reversed(pairs):
-        a = dots(s, q) / sy
+        a = np.vecdot(s, q) / sy
         coefficients.append(a)
         q = q - a[:, None] * y
     corrected = inverse(q)
     for k, H in own_inverse.items():
         corrected[k] = H @ q[k]
     for (s, y, sy), a in zip(pairs, reversed(coefficients), strict=True):
-        corrected += (a - dots(y, corrected) / sy)[:, None] * s
+        corrected += (a - np.vecdot(y, corrected) / sy)[:, None] * s
     return corrected
 
 
@@ -145,15 +160,15 @@ def _search(
     rises along the line and has one zero, which secants close in on.
     """
     along = problem.margins(direction)
-    tilt, bend = dots(ridge * f + linear, direction), ridge * dots(direction, direction)
-    enough = -_FLAT * dots(g, direction)
+    tilt, bend = np.vecdot(ridge * f + linear, direction), ridge * np.vecdot(direction, direction)
+    enough = -_FLAT * np.vecdot(g, direction)
     length = np.ones(len(f))
-    low, slope_low = np.zeros(len(f)), dots(g, direction)
+    low, slope_low = np.zeros(len(f)), np.vecdot(g, direction)
     high, slope_high = np.full(len(f), np.inf), np.full(len(f), np.inf)
     at = margins + along
     for _ in range(_TRIALS):
         slopes = problem.loss.first(at)
-        here = problem.weight * dots(slopes, along) + tilt + length * bend
+        here = problem.weight * np.vecdot(slopes, along) + tilt + length * bend
         steep = np.abs(here) > enough  # neither flat enough nor not a number, which the caller sees
         if not steep.any():
             break
@@ -168,4 +183,4 @@ def _search(
 
 
 def _norms(a: Array) -> Array:
-    return np.sqrt(dots(a, a))
+    return np.sqrt(np.vecdot(a, a))

@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 
 ORDERS = np.concatenate([np.geomspace(0.05, 1.0, 12)[:-1], np.geomspace(1.0, 500.0, 50)])  # lambda of the moments
 COSINES = 20_000  # cells of the cosine between noise and shift
+TRIFLE = 1e-9  # share of delta that losses may have which are not looked at one by one
 TABLE = 48  # values of c at which the moments are tabulated
 
 
@@ -118,25 +119,30 @@ def composed_epsilon(c: Array, features: int, on_release: bool, delta: float, ev
     The distributions of the steps are convolved on a common grid by one Fourier transform of each.
     """
     spacing = float(np.mean(c)) / bins(c)
-    values, counts = np.unique(c, return_counts=True)
-    grids = {value: loss_grid(value, features, on_release, spacing) for value in values.tolist()}
-    longest = sum((len(grids[value][1]) - 1) * int(count) for value, count in zip(values.tolist(), counts, strict=True)) + 1
-    size = 1 << (longest - 1).bit_length()
-    transforms = {value: np.fft.rfft(probability, size) for value, (_, probability) in grids.items()}
+    grids = {value: loss_grid(value, features, on_release, spacing) for value in np.unique(c).tolist()}
+    steps = [grids[value] for value in c.tolist()]
+    lengths = 1 + np.cumsum([len(probability) - 1 for _, probability in steps])
+    firsts = np.cumsum([first for first, _ in steps])
     # What rounding may take from a tail: each of the transforms errs by a few units of the last place of its largest value.
-    delta -= size * len(c) * np.finfo(np.float64).eps * 1e-3
+    delta -= _size(int(lengths[-1])) * len(c) * np.finfo(np.float64).eps * 1e-3
     if delta <= 0.0:
         return np.full(len(c) if every_step else 1, np.inf)
-    if not every_step:
-        total = np.prod([transforms[value] ** count for value, count in zip(values.tolist(), counts, strict=True)], axis=0)
-        first = sum(grids[value][0] * int(count) for value, count in zip(values.tolist(), counts, strict=True))
-        return np.array([_epsilon_of(np.fft.irfft(total, size)[:longest], first, spacing, delta)])
-    found, total, first = [], np.ones(size // 2 + 1, dtype=np.complex128), 0
-    for value in c.tolist():
-        total = total * transforms[value]
-        first += grids[value][0]
-        found.append(_epsilon_of(np.fft.irfft(total, size)[:longest], first, spacing, delta))
+    found, size = [], 0
+    for k in range(len(c)) if every_step else (len(c) - 1,):
+        if lengths[k] > size:  # after few steps a short transform is enough
+            size = _size(int(lengths[k]))
+            transforms = {value: np.fft.rfft(probability, size) for value, (_, probability) in grids.items()}
+            values, counts = np.unique(c[: k + 1], return_counts=True)
+            total = np.prod([transforms[value] ** count for value, count in zip(values.tolist(), counts, strict=True)], axis=0)
+        else:
+            total = total * transforms[float(c[k])]
+        found.append(_epsilon_of(np.fft.irfft(total, size)[: lengths[k]], int(firsts[k]), spacing, delta))
     return np.array(found)
+
+
+def _size(length: int) -> int:
+    """The power of two that holds so many points."""
+    return 1 << (length - 1).bit_length()
 
 
 def _epsilon_of(probability: Array, first: int, spacing: float, delta: float) -> float:
@@ -145,8 +151,13 @@ def _epsilon_of(probability: Array, first: int, spacing: float, delta: float) ->
     Between two points of the grid the expectation is mass - exp(epsilon) * tilted, over the losses above.
     """
     probability = np.maximum(probability, 0.0)
-    mass = np.cumsum(probability[::-1])[::-1]  # of this loss and all above
-    highest = int(np.argmax(np.append(mass, 0.0) <= delta))  # epsilon is at most this loss, and not far below it
+    mass = np.cumsum(probability[::-1])[::-1]  # of this loss and all above; it falls
+    highest = _first_below(mass, delta)  # epsilon is at most this loss
+    # The expectation is at least half of the mass one unit of loss higher up, so epsilon is at most that far below the loss
+    # with a mass of two delta. What lies above all but a trifle of the mass counts in full: rounded up.
+    lowest = max(0, _first_below(mass, 2.0 * delta) - int(1.0 / spacing) - 1)
+    top = _first_below(mass, TRIFLE * delta)
+    probability, mass, first, highest = probability[lowest:top], mass[lowest:top], first + lowest, highest - lowest
     loss = spacing * (np.arange(len(probability)) - highest)  # from there: no exponential overflows where it matters
     growth = np.exp(np.clip(loss, -600.0, 600.0))
     tilted = np.cumsum((probability / growth)[::-1])[::-1]
@@ -157,3 +168,8 @@ def _epsilon_of(probability: Array, first: int, spacing: float, delta: float) ->
         return max(0.0, first * spacing)
     epsilon = float(np.log((mass[k] - delta) / tilted[k])) if k < len(mass) and mass[k] > delta else spacing * (k - 1 - highest)
     return max(0.0, epsilon + spacing * (first + highest))
+
+
+def _first_below(falling: Array, level: float) -> int:
+    """The first place where it is at most the level; its length if nowhere."""
+    return int(np.searchsorted(-falling, -level))
