@@ -11,6 +11,7 @@ import numpy as np
 
 from dpadmm_mpi.plots import svg
 from dpadmm_mpi.plots.curves import OVER_ITERATIONS, OVER_PRIVACY, has_numbers
+from dpadmm_mpi.plots.style import Request
 from dpadmm_mpi.results import Result, accounts, is_proven, labels, last_row
 from dpadmm_mpi.tables import mean_and_range, number, result_cells, status
 
@@ -65,25 +66,26 @@ class _Figures:
     def __init__(self) -> None:
         self._numbers = count(1)
 
-    def __call__(self, results: Sequence[Result], kind: str, caption: str, account: str | None = None) -> str:
-        drawing = svg(results, kind, account, prefix=f"figure-{next(self._numbers)}")
+    def __call__(self, results: Sequence[Result], kind: str, caption: str, places: Sequence[int] = ()) -> str:
+        drawing = svg(results, kind, places, prefix=f"figure-{next(self._numbers)}")
         drawing = drawing.replace("<svg", f'<svg role="img" aria-label="{escape(caption)}"', 1)
         return f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>\n"
 
 
 def _curves(results: Sequence[Result], figures: _Figures) -> str:
-    """Every kind of curve, of the files that have it."""
+    """Every kind of curve, of the files that have it; a file looks the same in all of them."""
     caption = "Lines are means over the runs, bands their range. Privacy is the total so far, of the worst node."
     wide, pairs = [figures(results, "overview", caption)], []
     for kind, caption in CAPTIONS.items():
-        there = [result for result in results if has_numbers(result, (OVER_PRIVACY | OVER_ITERATIONS)[kind])]
+        measure = (OVER_PRIVACY | OVER_ITERATIONS)[kind]
+        places = [k for k, result in enumerate(results) if has_numbers(result, measure)]
         if kind in OVER_PRIVACY:
-            there = [result for result in there if accounts(result)]
-            if not any(np.isfinite(result[f"privacy/{name}"]).all() for result in there for name, _ in accounts(result)):
-                continue
-        if there:
-            without = f" {len(results) - len(there)} of {len(results)} files have none." if len(there) < len(results) else ""
-            pairs.append(figures(there, kind, caption + without))
+            places = [k for k in places if accounts(results[k])]
+        there = [results[k] for k in places]
+        if not there or (kind in OVER_PRIVACY and not Request(tuple(there), kind).has_finite_account()):
+            continue
+        without = f" {len(results) - len(there)} of {len(results)} files have none." if len(there) < len(results) else ""
+        pairs.append(figures(there, kind, caption + without, places))
     if all(has_numbers(result, "node_loss") for result in results):
         caption = "Loss of the nodes, from the best to the worst; loss and privacy of each node at the end."
         wide.append(figures(results, "nodes", caption))
@@ -148,7 +150,8 @@ def _network(result: Result, figures: _Figures) -> str:
         columns["loss"] = [mean_and_range(result["node_loss"][:, last, node]) for node in range(nodes)]
     for name, title in accounts(result):
         if f"privacy/node_{name}" in result:
-            columns[title] = [number(value) for value in result[f"privacy/node_{name}"][last]]
+            head = title if is_proven(result, name) else f"{title}, not proven"
+            columns[head] = [number(value) for value in result[f"privacy/node_{name}"][last]]
     if "timing/owner" in result:
         columns["rank"] = [str(rank) for rank in result["timing/owner"]]
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
@@ -169,7 +172,7 @@ def _timing(result: Result) -> dict[str, str]:
     if "timing/bytes_sent" in result:
         facts["bytes sent between ranks"] = f"{np.nansum(result['timing/bytes_sent']):,.0f}"
     facts["ranks"] = about.get("ranks", "")
-    facts["hosts"] = ", ".join(map(str, dict.fromkeys(np.atleast_1d(about.get("hosts", [])).tolist())))
+    facts["hosts"] = _listed(list(dict.fromkeys(np.atleast_1d(about.get("hosts", [])).tolist())))
     facts["MPI"] = about.get("mpi", "")
     return {key: str(value) for key, value in facts.items()}
 
@@ -183,9 +186,13 @@ def _environment(result: Result) -> dict[str, str]:
         "method": method,
         "date": root.get("date", ""),
         "configuration, SHA-256": root.get("config_sha256", ""),
-        **{f"data: {key}": value for key, value in result.attributes.get("data", {}).items()},
+        **{f"data: {key}": _listed(value) for key, value in result.attributes.get("data", {}).items()},
     }
     return {key: str(value) for key, value in facts.items()}
+
+
+def _listed(value: Any) -> str:
+    return "; ".join(map(str, np.atleast_1d(value)))
 
 
 def _facts(facts: dict[str, str]) -> str:

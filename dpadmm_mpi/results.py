@@ -181,7 +181,8 @@ def open_file(path: Path) -> h5py.File:
         file = h5py.File(path, "r")
         kind = file.attrs.get("format")
     except (OSError, RuntimeError) as error:
-        raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short ({error})") from None
+        what = "an HDF5 file that is cut short or damaged" if h5py.is_hdf5(path) else "not a readable HDF5 file"
+        raise InputError(f"{path}: {what} ({error})") from None
     if kind != "dpadmm_mpi":
         file.close()
         raise InputError(f"{path}: an HDF5 file, but not one of dpadmm_mpi's results")

@@ -27,12 +27,22 @@ KINDS: dict[str, Callable[[Request], Any]] = {
 }
 
 
-def figure(results: Sequence[Result], kind: str = "overview", account: str | None = None, bars: bool = False) -> Any:
-    """A matplotlib Figure of some kind; `account` names the privacy account, `bars` draws ranges as bars, not as bands."""
+def figure(
+    results: Sequence[Result],
+    kind: str = "overview",
+    account: str | None = None,
+    bars: bool = False,
+    places: Sequence[int] = (),
+) -> Any:
+    """A matplotlib Figure of some kind; `account` names the privacy account, `bars` draws ranges as bars, not as bands.
+
+    Results are told apart by colour, line and marker: the first, second, ... look, or those of `places`, counted from 0.
+    """
     if kind not in KINDS:
         near = get_close_matches(kind, KINDS, 1)
-        raise InputError(f'kind: found "{kind}"; it must be one of {", ".join(KINDS)}' + (f"; {near[0]}?" if near else ""))
-    request = Request(tuple(results), kind, account, bars)
+        hint = f'; did you mean "{near[0]}"?' if near else ""
+        raise InputError(f'kind: found "{kind}"; it must be one of {", ".join(KINDS)}{hint}')
+    request = Request(tuple(results), kind, account, bars, tuple(places))
     request.needs("loss")
     with style():
         return KINDS[kind](request)
@@ -51,11 +61,11 @@ def comparison(results: Sequence[Result], target: Path) -> None:
     draw(results, target)
 
 
-def svg(results: Sequence[Result], kind: str, account: str | None = None, prefix: str = "f") -> str:
+def svg(results: Sequence[Result], kind: str, places: Sequence[int] = (), prefix: str = "f") -> str:
     """A figure as an <svg> element for a page; `prefix` keeps its ids apart from those of the page's other figures."""
     text = StringIO()
     with style():
-        drawn = figure(results, kind, account)
+        drawn = figure(results, kind, places=places)
         drawn.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     element = text.getvalue()[text.getvalue().index("<svg") :]
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\1{prefix}-", element)

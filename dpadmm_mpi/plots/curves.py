@@ -1,6 +1,7 @@
 """Mean and range over the runs, against the iterations or against the privacy that they cost."""
 
 import tomllib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,18 +9,23 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.plots.style import (
     ACCOUNT_STYLES,
+    LEGEND_LINE,
+    Array,
     Request,
     caption,
+    in_lines,
+    is_finite,
+    leave_out_the_start,
     listed,
     logarithmic,
     name_files,
     panels,
     share_legend,
+    spans,
     spots,
 )
 from dpadmm_mpi.results import Result, is_proven, last_row
 
-Array = NDArray[np.float64]
 WIDE = 50  # from this ratio on, accounts that stand beside each other get a logarithmic axis
 
 OVER_ITERATIONS = {
@@ -39,13 +45,14 @@ TITLES = {
     "consensus_error": "mean distance from the mean classifier",
     "distance_to_optimum": "relative distance to the optimum",
 }
-LOGARITHMIC = ("objective_gap", "consensus_error", "distance_to_optimum")
+DISTANCES = ("objective_gap", "consensus_error", "distance_to_optimum")  # from zero, which they approach by powers of ten
 
 
 def overview(request: Request) -> Any:
     """Loss, test error where there is one, and privacy."""
     has_test = any(has_numbers(result, "test_error") for result in request.results)
-    figure, axes = panels(3 if has_test else 2, 3.6, 3.3)
+    kinds_of_privacy = {name for result in request.results for name, _ in request.accounts(result)}
+    figure, axes = panels(3 if has_test else 2, 3.6, 3.3 + LEGEND_LINE * max(0, len(kinds_of_privacy) - 3))
     draw_measure(request, axes[0], "loss")
     if has_test:
         draw_measure(request, axes[1], "test_error")
@@ -74,18 +81,24 @@ def over_privacy(request: Request, measure: str) -> Any:
     """What each privacy buys; of iterations that cost the same, recycled ones for example, the last counts."""
     request.needs(measure)
     figure, [axis] = panels(1, 5.2, 3.7)
-    chosen = request.one_account()
+    chosen = request.finite_account()
     shared = len({name for name, _ in chosen}) == 1
+    ranges, totals = [], []
     for index, ((result, look), (account, title)) in enumerate(zip(request, chosen, strict=True)):
         cost = result[f"privacy/{account}"]
-        if np.isfinite(cost).all():
+        if is_finite(result, account):
             if not shared:
-                look["label"] += f": {title}"
+                look["label"] = in_lines(f"{look['label']}: {title}")
             rows = np.flatnonzero(reached(result, measure) & np.append(np.diff(cost) != 0, True))
-            band(axis, cost[rows], result[measure][:, rows], look, index, request)
+            ranges.append(band(axis, cost[rows], result[measure][:, rows], look, index, request))
+            totals.append(cost[rows][-1])
         else:
-            end = result[measure][:, last_row(result)[0]]
-            axis.axhline(np.nanmean(end), **{**look, "marker": None, "label": f"{look['label']} (not private; at the end)"})
+            end = np.nanmean(result[measure][:, last_row(result)[0]])
+            ranges.append((np.array([end]), np.array([end])))
+            axis.axhline(end, **{**look, "label": in_lines(f"{look['label']} (not private; at the end)")})
+    if spans(totals):
+        logarithmic(axis, "x")
+    leave_out_the_start(axis, ranges)
     caption(axis, TITLES[measure], f"total privacy loss: {listed([title for _, title in chosen])}" if shared else "epsilon")
     name_files(request, figure, axis.get_legend_handles_labels()[0])
     return figure
@@ -97,9 +110,10 @@ def tradeoff(request: Request) -> Any:
     measures = ["loss", "test_error"] if has_test else ["loss"]
     figure, axes = panels(len(measures), 4.4, 3.5)
     methods = [str(tomllib.loads(result.config_text).get("algorithm", {}).get("method", "?")) for result in request.results]
-    chosen = request.one_account()
+    chosen = request.finite_account()
     looks = [look for _, look in request]
     for axis, measure in zip(axes, measures, strict=True):
+        totals: list[float] = []
         for index, method in enumerate(dict.fromkeys(methods)):
             points = []
             for result, (account, _), name in zip(request.results, chosen, methods, strict=True):
@@ -111,10 +125,13 @@ def tradeoff(request: Request) -> Any:
             look = {**looks[index], "marker": looks[index]["marker"] or "o", "label": method}
             private = np.isfinite(x)
             for level in mean[~private]:
-                axis.axhline(level, color=look["color"], linestyle=":", label=f"{method} (not private)")
+                axis.axhline(level, **{**look, "linestyle": ":", "label": f"{method} (not private)"})
+            totals += x[private].tolist()
             if private.any():
                 axis.errorbar(x[private], mean[private], [(mean - low)[private], (high - mean)[private]], capsize=2.5, **look)
         caption(axis, f"{TITLES[measure]}, at the end", f"total privacy loss: {listed([title for _, title in chosen])}")
+        if spans(totals):
+            logarithmic(axis, "x")
         axis.margins(x=0.06)
     handles, names = axes[0].get_legend_handles_labels()
     share_legend(figure, list(dict(zip(names, handles, strict=True)).values()))
@@ -123,17 +140,28 @@ def tradeoff(request: Request) -> Any:
 
 def draw_measure(request: Request, axis: Any, measure: str) -> None:
     """One curve for each file that has the measure."""
+    ranges = []
     for index, (result, look) in enumerate(request):
         if has_numbers(result, measure):
             rows = reached(result, measure)
-            band(axis, result.iteration[rows], result[measure][:, rows], look, index, request)
-    if measure in LOGARITHMIC:
+            ranges.append(band(axis, result.iteration[rows], result[measure][:, rows], look, index, request))
+    if _wants_logarithm(measure, ranges):
         logarithmic(axis)
+    else:
+        leave_out_the_start(axis, ranges)
     caption(axis, TITLES[measure])
 
 
-def band(axis: Any, x: Array, values: Array, look: dict[str, Any], index: int, request: Request) -> None:
-    """Mean over the runs as a line; their range as a band, or, as in the papers, as bars."""
+def _wants_logarithm(measure: str, ranges: Sequence[tuple[Array, Array]]) -> bool:
+    if measure in DISTANCES:
+        numbers = np.concatenate([end for pair in ranges for end in pair])
+        return spans(numbers[numbers > 0])
+    # The objectives of different families are sums of different length: thousands beside parts of one.
+    return measure == "objective" and spans([low[-1] for low, _ in ranges])
+
+
+def band(axis: Any, x: Array, values: Array, look: dict[str, Any], index: int, request: Request) -> tuple[Array, Array]:
+    """Mean over the runs as a line; their range, which is returned, as a band, or, as in the papers, as bars."""
     mean, low, high = np.nanmean(values, axis=0), np.nanmin(values, axis=0), np.nanmax(values, axis=0)
     at = spots(len(x), index, len(request.results))
     axis.plot(x, mean, markevery=at.tolist(), **look)
@@ -141,22 +169,21 @@ def band(axis: Any, x: Array, values: Array, look: dict[str, Any], index: int, r
         errors = [(mean - low)[at], (high - mean)[at]]
         axis.errorbar(x[at], mean[at], errors, fmt="none", ecolor=look["color"], elinewidth=0.9, capsize=2.5)
     elif len(values) > 1:
-        axis.fill_between(x, low, high, color=look["color"], alpha=0.18, lw=0)
+        axis.fill_between(x, low, high, color=look["color"], alpha=request.shade, lw=0)
+    return low, high
 
 
 def draw_accounts(request: Request, axis: Any) -> None:
     """Every account of every file, as far as some run got; an infinite one is not drawn, but counted in the legend."""
     seen: dict[str, list[tuple[Result, str]]] = {}
-    infinite: dict[str, int] = {}
     ends = []
     for index, (result, look) in enumerate(request):
         rows = reached(result, "loss")
         for name, title in request.accounts(result):
             seen.setdefault(name, []).append((result, title))
-            values = result[f"privacy/{name}"]
-            if not np.isfinite(values).all():
-                infinite[name] = infinite.get(name, 0) + 1
+            if not is_finite(result, name):
                 continue
+            values = result[f"privacy/{name}"]
             lines = {**look, "linestyle": ACCOUNT_STYLES.get(name, ":"), "label": None}
             at = spots(int(rows.sum()), index, len(request.results)).tolist()
             axis.plot(result.iteration[rows], values[rows], markevery=at, **lines)
@@ -167,8 +194,8 @@ def draw_accounts(request: Request, axis: Any) -> None:
         axis.set_xticks([])
         axis.set_yticks([])
         return
-    _explain(axis, seen, infinite)
-    legend = 0.075 * (len(seen) + bool(infinite))  # its share of the height, above the curves
+    lines_of_text = _explain(request, axis, seen)
+    legend = 0.04 + 0.08 * lines_of_text  # its share of the height, above the curves
     room = legend / (1 - legend)
     if min(ends) > 0 and max(ends) > WIDE * min(ends):
         logarithmic(axis)
@@ -177,20 +204,26 @@ def draw_accounts(request: Request, axis: Any) -> None:
         axis.set_ylim(0, max(1e-9, max(ends)) * (1.03 + room))
 
 
-def _explain(axis: Any, seen: dict[str, list[tuple[Result, str]]], infinite: dict[str, int]) -> None:
-    """Say which line is which account, what is not proven, and what is not there because it is infinite."""
+def _explain(request: Request, axis: Any, seen: dict[str, list[tuple[Result, str]]]) -> int:
+    """Say which line is which account, what is not proven, and what is not there because it is infinite; in how many lines."""
+
+    def private(result: Result) -> bool:
+        return any(is_finite(result, name) for name, _ in request.accounts(result))
+
     handles = []
-    everywhere = {(infinite.get(name, 0), len(files)) for name, files in seen.items()}
     for name, files in seen.items():
         label = listed([title for _, title in files])
-        if not all(is_proven(result, name) for result, _ in files):
-            label += ", not proven" if not any(is_proven(result, name) for result, _ in files) else ", partly not proven"
-        if len(everywhere) > 1 and name in infinite:
-            label += f" (infinite: {infinite[name]} of {len(files)})"
+        proven = [is_proven(result, name) for result, _ in files]
+        if not all(proven):
+            label += ", partly not proven" if any(proven) else ", not proven"
+        infinite = [private(result) and not is_finite(result, name) for result, _ in files]
+        if any(infinite):
+            label += f", infinite: {sum(infinite)} of {len(files)}"
         handles += axis.plot([], [], color="0.3", linestyle=ACCOUNT_STYLES.get(name, ":"), label=label)
-    missing, count = next(iter(everywhere))
-    title = f"{missing} of {count} not private: infinite" if len(everywhere) == 1 and missing else None
+    without = [result for result in request.results if request.accounts(result) and not private(result)]
+    title = f"{len(without)} of {len(request.results)} not private: infinite" if without else None
     axis.legend(handles=handles, loc="upper left", title=title, title_fontsize=8, alignment="left")
+    return len(handles) + (title is not None)
 
 
 def has_numbers(result: Result, name: str) -> bool:

@@ -5,48 +5,72 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.plots.style import MAP, Request, caption, listed, name_files, panels, spots
+from dpadmm_mpi.plots.style import (
+    MAP,
+    Array,
+    Request,
+    caption,
+    in_lines,
+    is_finite,
+    leave_out_the_start,
+    listed,
+    logarithmic,
+    name_files,
+    panels,
+    spans,
+    spots,
+    widened,
+)
 from dpadmm_mpi.results import Result, accounts, last_row
 
-Array = NDArray[np.float64]
 LARGE = 120  # nodes; beyond, a layout that is quicker but may be tangled
 MANY = 30  # from here on, no numbers in the nodes and no range on each of them
 OFFSET = 0.6  # of the room between two nodes, shared by the files
+DARK = 0.47  # share of the colour scale below which white is read better than black
 
 
 def nodes(request: Request) -> Any:
     """The nodes' losses over the iterations, from the best to the worst node, and loss and privacy of each node at the end."""
     request.needs("node_loss")
     chosen = request.one_account() if all(accounts(result) for result in request.results) else []
-    private = [_finite(r, f"privacy/node_{account}") for r, (account, _) in zip(request.results, chosen, strict=False)]
+    private = [
+        f"privacy/node_{account}" in result and is_finite(result, f"node_{account}")
+        for result, (account, _) in zip(request.results, chosen, strict=False)
+    ]
     figure, axes = panels(3 if any(private) else 2, 3.6, 3.3)
     count = len(request.results)
+    ranges, totals = [], []
     for index, (result, look) in enumerate(request):
         end = last_row(result)[0] + 1
         t, mean = result.iteration[:end], np.nanmean(result["node_loss"][:, :end], axis=0)
         axes[0].plot(t, mean.mean(axis=1), markevery=spots(end, index, count).tolist(), **look)
-        axes[0].fill_between(t, mean.min(axis=1), mean.max(axis=1), color=look["color"], alpha=0.18, lw=0)
+        ranges.append((mean.min(axis=1), mean.max(axis=1)))
+        axes[0].fill_between(t, mean.min(axis=1), mean.max(axis=1), color=look["color"], alpha=request.shade, lw=0)
         at = result["node"] + OFFSET * ((index + 0.5) / count - 0.5)
         values = result["node_loss"][:, end - 1]
         dots = {"color": look["color"], "linestyle": "none", "marker": look["marker"] or "o"}
         ends = [mean[-1] - np.nanmin(values, axis=0), np.nanmax(values, axis=0) - mean[-1]]
         axes[1].errorbar(at, mean[-1], ends if len(at) <= MANY else None, elinewidth=0.9, capsize=2, **dots)
         if any(private) and private[index]:
-            axes[2].plot(at, result[f"privacy/node_{chosen[index][0]}"][end - 1], **dots)
+            cost = result[f"privacy/node_{chosen[index][0]}"][end - 1]
+            axes[2].plot(at, cost, **dots)
+            totals += cost.tolist()
+    leave_out_the_start(axes[0], ranges)
     caption(axes[0], "loss: mean of the nodes, best to worst")
     caption(axes[1], "loss of each node at the end", "node")
     if any(private):
         titles = [title for (_, title), there in zip(chosen, private, strict=True) if there]
-        caption(axes[2], f"each node: {listed(titles)}", "node")
+        caption(axes[2], in_lines(f"each node: {listed(titles)}", 46), "node")
+        if spans(totals):
+            logarithmic(axes[2])
+    most = max(len(result["node"]) for result in request.results)
     for axis in axes[1:]:
-        axis.margins(x=0.06)
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.set_xlim(-0.5 - 0.02 * most, most - 0.5 + 0.02 * most)
+        axis.set_xticks(range(0, most, -(-most // 10)))
+        if axis.get_yscale() == "linear":
+            axis.set_ylim(*widened(*axis.get_ylim()))
     name_files(request, figure, axes[0].get_legend_handles_labels()[0])
     return figure
-
-
-def _finite(result: Result, name: str) -> bool:
-    return name in result and bool(np.isfinite(result[name]).all())
 
 
 def network(request: Request) -> Any:
@@ -63,14 +87,13 @@ def network(request: Request) -> Any:
         values = [result[f"privacy/node_{request.account}"][last_row(result)[0]] for result in request.results]
     figure, axes = panels(len(request.results), 4.2, 3.8)
     finite = np.concatenate(values)[np.isfinite(np.concatenate(values))]
-    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
-    if high - low < 1e-9 * abs(high):  # all equal: one colour, and a scale that can be drawn
-        low, high = low - 0.05 * abs(low) - 1e-9, high + 0.05 * abs(high) + 1e-9
+    low, high = widened(finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
     for axis, result, label, numbers in zip(axes, request.results, request.labels, values, strict=True):
         shades = _draw(axis, result, numbers, low, high)
-        axis.set_title(label if np.isfinite(numbers).all() else f"{label}\nnot private: infinite", loc="center")
+        name = in_lines(label, 42)  # not wider than the panel
+        axis.set_title(name if np.isfinite(numbers).all() else f"{name}\nnot private: infinite", loc="center")
     if len(finite):
-        figure.colorbar(shades, ax=axes, label=title, shrink=0.8, aspect=30)
+        figure.colorbar(shades, ax=axes, label=title, shrink=0.8, aspect=8 * figure.get_figheight())
     return figure
 
 
@@ -95,10 +118,13 @@ def _draw(axis: Any, result: Result, values: Array, low: float, high: float) -> 
             else:
                 shown = np.isfinite(values[node])
                 text = f"{node}\n{values[node]:#.3g}" if shown else f"{node}"
-                dark = shown and (values[node] - low) / (high - low) < 0.55
+                dark = shown and (values[node] - low) / (high - low) < DARK
             axis.text(*place, text, ha="center", va="center", fontsize=7, color="white" if dark else "black", zorder=3)
     axis.set_aspect("equal")
-    axis.margins(0.15)
+    centre = (places.max(axis=0) + places.min(axis=0)) / 2
+    half = max(0.6 * np.ptp(places, axis=0).max(), 0.5)  # a square, also around a line of nodes or a lone one
+    axis.set_xlim(centre[0] - half, centre[0] + half)
+    axis.set_ylim(centre[1] - half, centre[1] + half)
     axis.set_axis_off()
     return shades
 

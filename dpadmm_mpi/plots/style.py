@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.results import Result, accounts, is_proven, labels
 
+Array = NDArray[np.float64]
+
 # Okabe and Ito's palette, without its yellow, which is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)))
@@ -31,6 +33,12 @@ ACCOUNT_STYLES: dict[str, Any] = {
 FORMATS = ("png", "svg", "pdf")
 MAP = "cividis"  # from dark to light in grey too
 MARKS = 8  # markers or bars on each curve
+LEGEND_LINE = 0.17  # inches
+SPAN = 10  # from this ratio of the largest to the smallest number on, a logarithmic axis shows more
+HINTS = {
+    "distance_to_optimum": "; run it again with record.optimum = true",
+    "objective_gap": "; star and curated methods record it with record.optimum = true",
+}
 SETTINGS: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -38,6 +46,7 @@ SETTINGS: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.formatter.useoffset": False,  # whole numbers at the axis, not "+1.999" above it
     "grid.alpha": 0.25,
     "legend.frameon": False,
     "legend.fontsize": 8,
@@ -57,13 +66,20 @@ class Request:
     kind: str
     account: str | None = None
     bars: bool = False
+    places: tuple[int, ...] = ()  # of the results among those of a page, whose looks they keep; empty: 0, 1, 2, ...
 
     def __iter__(self) -> Iterator[tuple[Result, dict[str, Any]]]:
         """Each result with its look; a lone one needs no marker."""
-        for index, (result, label) in enumerate(zip(self.results, self.labels, strict=True)):
-            marker = MARKERS[index % len(MARKERS)] if len(self.results) > 1 else None
-            look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index % len(STYLES)], "marker": marker}
+        places = self.places or range(len(self.results))
+        for place, result, label in zip(places, self.results, self.labels, strict=True):
+            marker = MARKERS[place % len(MARKERS)] if len(self.results) > 1 else None
+            look = {"color": COLOURS[place % len(COLOURS)], "linestyle": STYLES[place % len(STYLES)], "marker": marker}
             yield result, {**look, "label": label}
+
+    @property
+    def shade(self) -> float:
+        """How dark bands are: lighter where many lie on top of each other."""
+        return 0.18 if len(self.results) <= 3 else 0.1
 
     @property
     def labels(self) -> list[str]:
@@ -72,13 +88,13 @@ class Request:
             name if result.complete else f"{name} (incomplete)"
             for result, name in zip(self.results, labels(self.results), strict=True)
         ]
-        return ["\n".join(textwrap.wrap(f" {name}" if name.startswith("_") else name, 60)) or " " for name in names]
+        return [in_lines(f" {name}" if name.startswith("_") else name) or " " for name in names]
 
     def needs(self, name: str, numbers: bool = True) -> None:
         """Refuse files without the dataset, or without a number in it."""
         for result in self.results:
             if name not in result:
-                hint = "; run it again with record.optimum = true" if "opt" in name or "gap" in name else ""
+                hint = HINTS.get(name, "")
                 raise InputError(f'{result.source} has no /{name}, which the kind "{self.kind}" draws{hint}')
             if numbers and not np.isfinite(result[name]).any():
                 why = "it has no test records" if name == "test_error" else "nothing was recorded"
@@ -109,6 +125,18 @@ class Request:
             chosen.append((name, choice[name] + ("" if is_proven(result, name) else ", not proven")))
         return chosen
 
+    def has_finite_account(self) -> bool:
+        """Whether there is a privacy loss to draw against."""
+        return any(is_finite(result, name) for result, (name, _) in zip(self.results, self.one_account(), strict=True))
+
+    def finite_account(self) -> list[tuple[str, str]]:
+        """One account of each file, or a refusal if it is infinite in all of them."""
+        chosen = self.one_account()
+        if not self.has_finite_account():
+            infinite = "; ".join(f"{result.source}: {title}" for result, (_, title) in zip(self.results, chosen, strict=True))
+            raise InputError(f'{infinite} is infinite, and the kind "{self.kind}" draws against a finite privacy loss')
+        return chosen
+
 
 def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[Any, list[Any]]:
     """A figure with `count` axes, at most `columns` beside each other; sizes in inches, of one panel."""
@@ -121,6 +149,10 @@ def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[A
     for unused in axes[count:]:
         unused.set_axis_off()
     return figure, axes[:count]
+
+
+def is_finite(result: Result, account: str) -> bool:
+    return bool(np.isfinite(result[f"privacy/{account}"]).all())
 
 
 def spots(length: int, index: int, count: int) -> NDArray[np.int64]:
@@ -138,10 +170,13 @@ def name_files(request: Request, figure: Any, handles: Sequence[Any]) -> None:
 
 
 def share_legend(figure: Any, handles: Sequence[Any]) -> None:
+    """One legend below all panels; the figure grows with its lines, so that the panels do not shrink."""
     names = [handle.get_label() for handle in handles]
     room = figure.get_figwidth() * 14  # letters of the legend that fit beside each other
     longest = max(len(line) for name in names for line in name.split("\n")) + 8
     rows = -(-len(names) // max(1, int(room // longest)))
+    lines = rows * max(name.count("\n") + 1 for name in names)
+    figure.set_figheight(figure.get_figheight() + LEGEND_LINE * (lines - 1))
     figure.legend(handles=handles, loc="outside lower center", ncols=-(-len(names) // rows))
 
 
@@ -159,10 +194,38 @@ def logarithmic(axis: Any, direction: str = "y") -> None:
     scale.set_minor_formatter(FuncFormatter(between))
 
 
+def spans(values: Any) -> bool:
+    """Whether numbers, all positive, lie so far apart that a linear axis would hide the small ones."""
+    return len(values) > 0 and min(values) > 0 and max(values) > SPAN * min(values)
+
+
+def leave_out_the_start(axis: Any, ranges: Sequence[tuple[Array, Array]]) -> None:
+    """Where the first row of the curves, (low, high) each, takes more than half of the height, they come in from above.
+
+    It is the starting point, which no record has gone into; beside it, nothing else would be seen.
+    """
+    bottom = min(low.min() for low, _ in ranges)
+    top, rest = max(high.max() for _, high in ranges), max(high[1:].max(initial=bottom) for _, high in ranges)
+    if rest > bottom and top - bottom > 2 * (rest - bottom):
+        axis.set_ylim(bottom - 0.05 * (rest - bottom), rest + 0.08 * (rest - bottom))
+
+
+def widened(low: float, high: float) -> tuple[float, float]:
+    """The ends of a scale; numbers within 1 % of each other, which are as good as equal, do not fill it."""
+    if high - low >= 0.01 * max(abs(low), abs(high)) > 0:
+        return low, high
+    return low - 0.05 * abs(low) - 1e-9, high + 0.05 * abs(high) + 1e-9
+
+
 def caption(axis: Any, text: str, x: str = "iteration t") -> None:
     axis.set_xlabel(textwrap.fill(x, 62))
     axis.set_title(text)
     axis.margins(x=0.02)
+
+
+def in_lines(text: str, width: int = 60) -> str:
+    """Short lines, whatever lines it had before."""
+    return textwrap.fill(text.replace("\n", " "), width)
 
 
 def listed(values: Sequence[str]) -> str:

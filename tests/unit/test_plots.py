@@ -1,6 +1,8 @@
 """What the pictures hold, read back from the figures; every kind on every family of files; refusals."""
 
 import re
+import warnings
+from dataclasses import replace
 
 import h5py
 import matplotlib
@@ -32,6 +34,23 @@ def plain(config, tmp_path):
 @pytest.fixture
 def star(tmp_path):
     return dpadmm_mpi.load(star_file(tmp_path / "star.h5"))
+
+
+def changed(result, name, values):
+    """The result with another array, under a name of its own."""
+    root = {**result.attributes["/"], "name": f"other {name}"}
+    return replace(result, arrays={**result.arrays, name: values}, attributes={**result.attributes, "/": root})
+
+
+def outside(figure):
+    """Words that reach over the edge of the picture; numbers at the ticks are left out, since not all of them are drawn."""
+    figure.draw_without_rendering()
+    edge = figure.bbox
+    scales = [scale for axis in figure.axes for scale in (axis.xaxis, axis.yaxis)]
+    ticks = {text for scale in scales for text in scale.findobj(matplotlib.text.Text) if text is not scale.label}
+    words = [text for text in figure.findobj(matplotlib.text.Text) if text not in ticks and text.get_text().strip()]
+    boxes = {text.get_text(): text.get_window_extent() for text in words}
+    return [text for text, box in boxes.items() if box.x0 < -1 or box.y0 < -1 or box.x1 > edge.x1 + 1 or box.y1 > edge.y1 + 1]
 
 
 def texts(axis):
@@ -149,9 +168,129 @@ def test_every_kind_draws_one_and_many_of_both_families(kind, private, plain, st
         plots.draw(results, target, kind, bars=bool(number))
         assert target.read_bytes().startswith(b"\x89PNG")
     if kind in groups:
-        lacking = star if kind == "optimum" else plain
-        with pytest.raises(InputError, match=rf"{lacking.source} has no /\w+, which .*record.optimum = true"):
+        lacking, hint = (star, "run it again with") if kind == "optimum" else (plain, "star and curated methods record it with")
+        with pytest.raises(InputError, match=rf"{lacking.source} has no /\w+, which .*; {hint} record.optimum = true"):
             plots.figure([lacking], kind)
+
+
+def test_a_far_away_start_does_not_hide_the_rest(private):
+    """The curve comes in from above; it is not cut where the start is near the rest, or below it."""
+    loss = 0.3 + 0.01 * np.zeros_like(private.loss)
+    loss[:, -1] = 0.2
+    for start, seen in ((9.0, False), (0.35, True), (0.0, True)):
+        loss[:, 0] = start
+        axis = plots.figure([changed(private, "loss", loss.copy())], "loss").axes[0]
+        bottom, top = axis.get_ylim()
+        assert (bottom <= start <= top) == seen
+        assert bottom < 0.2 < 0.3 < top < 0.5
+        assert axis.get_lines()[0].get_ydata()[0] == pytest.approx(start)
+
+
+def test_a_logarithmic_axis_only_where_numbers_lie_far_apart(star):
+    """Of distances; a distance that is zero throughout, as of a lone node, is drawn as zero, without a warning."""
+    assert plots.figure([star], "consensus").axes[0].get_yscale() == "log"
+    for level in (0.0, 5.0):
+        flat = changed(star, "consensus_error", np.full_like(star["consensus_error"], level))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            axis = plots.figure([flat], "consensus").axes[0]
+        assert axis.get_yscale() == "linear"
+        assert set(axis.get_lines()[0].get_ydata()) == {level}
+    sums = changed(star, "objective", 1000 * star["objective"])
+    assert plots.figure([star, sums], "objective").axes[0].get_yscale() == "log"
+    assert plots.figure([star], "objective").axes[0].get_yscale() == "linear"
+
+
+def test_privacy_is_logarithmic_where_files_spend_very_differently(star, tmp_path):
+    near, far = (dpadmm_mpi.load(star_file(tmp_path / f"{sound}.h5", f"{sound}", sound=sound)) for sound in (50.0, 4000.0))
+    for kind in ("loss-privacy", "tradeoff"):
+        assert plots.figure([star, near], kind).axes[0].get_xscale() == "linear"
+        assert plots.figure([star, far], kind).axes[0].get_xscale() == "log"
+
+
+def test_against_privacy_only_where_something_is_private(private, plain):
+    for kind in ("loss-privacy", "error-privacy", "tradeoff"):
+        with pytest.raises(
+            InputError, match=rf"{plain.source}: P\(t\), the paper's bound is infinite, and the kind \"{kind}\""
+        ):
+            plots.figure([plain], kind)
+        looks = [(line.get_color(), line.get_marker()) for line in plots.figure([private, plain], kind).axes[0].get_lines()]
+        assert (COLOURS[1], MARKERS[1]) in looks  # the level of the file without noise
+
+
+def test_the_accounts_are_explained_beside_the_curves_not_on_them(private, plain, star):
+    for results in ([star], [private], [plain, star], [private, plain, star]):
+        figure = plots.figure(results)
+        figure.draw_without_rendering()
+        axis = figure.axes[-1]
+        highest = max(
+            axis.transData.transform((0, line.get_ydata().max()))[1] for line in axis.get_lines() if len(line.get_ydata())
+        )
+        assert axis.get_legend().get_window_extent().y0 > highest
+
+
+def test_an_infinite_account_of_a_private_file_is_counted_apart(private, plain):
+    partly = changed(private, "privacy/tight", np.full_like(private.tight, np.inf))
+    axis = plots.figure([private, plain, partly], "privacy").axes[0]
+    assert axis.get_legend().get_title().get_text() == "1 of 3 not private: infinite"
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == [
+        "P(t), the paper's bound", "tighter pure bound, infinite: 1 of 3", "epsilon (delta 1e-05)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["overview", "loss", "privacy", "loss-privacy", "nodes", "network"])
+def test_no_words_are_cut_off_at_the_edge(kind, private, plain, star):
+    """Long names, a title with two accounts, many files."""
+    long = changed(private, "loss", private.loss)
+    long.attributes["/"]["name"] = "a name that goes on " * 6
+    for results in ([private], [long], [long, plain, star], [long, plain, star] * 3):
+        assert outside(plots.figure(results, kind)) == []
+
+
+def test_a_long_legend_leaves_the_panels_their_size(private):
+    def height(count):
+        figure = plots.figure([private] * count, "loss")
+        figure.draw_without_rendering()
+        return figure.axes[0].get_window_extent().height
+
+    assert height(30) == pytest.approx(height(2), rel=0.1)
+
+
+def test_networks_of_one_or_two_places_are_drawn(private, tmp_path):
+    """A lone node, and one provider with its hub: a square view, with the places apart and inside."""
+    curated = dpadmm_mpi.load(star_file(tmp_path / "one.h5", nodes=1))
+    figure = plots.figure([curated], "network")
+    figure.draw_without_rendering()
+    axis = figure.axes[0]
+    at, hub = (axis.transData.transform(places.get_offsets()[0]) for places in axis.collections)
+    box = axis.get_window_extent()
+    assert box.width > 200
+    assert box.height > 200
+    assert np.linalg.norm(at - hub) > 0.5 * box.width
+    assert box.contains(*at)
+    assert box.contains(*hub)
+
+
+def test_nodes_are_counted_in_whole_numbers(tmp_path):
+    for nodes, ticks in ((1, [0]), (5, [0, 1, 2, 3, 4]), (30, list(range(0, 30, 3)))):
+        axis = plots.figure([dpadmm_mpi.load(star_file(tmp_path / f"{nodes}.h5", nodes=nodes))], "nodes").axes[1]
+        assert axis.get_xticks().tolist() == ticks
+
+
+def test_numbers_that_are_as_good_as_equal_look_equal(star):
+    """A thousandth more is no other colour, nor far away on the axis."""
+    costs = star["privacy/node_epsilon_sound"].copy()
+    costs[-1, 0] *= 1.001
+    alike = changed(star, "privacy/node_epsilon_sound", costs)
+    bottom, top = plots.figure([alike], "nodes").axes[2].get_ylim()
+    assert top - bottom > 3
+    [nodes, _] = plots.figure([alike], "network", "epsilon_sound").axes[0].collections
+    assert np.ptp(nodes.norm(nodes.get_array())) < 0.02
+
+
+def test_a_result_keeps_its_look_among_others(private, plain, star):
+    lines = plots.figure([plain, star], "loss", places=(3, 1)).axes[0].get_lines()
+    assert [(line.get_color(), line.get_marker()) for line in lines] == [(COLOURS[k], MARKERS[k]) for k in (3, 1)]
 
 
 def test_more_and_less_in_a_file_than_expected(tmp_path):
@@ -259,6 +398,7 @@ def test_refusals_are_one_sentence(private, tmp_path):
     file = private.source
     for arguments, sentence in {
         ("--kind", "los"): 'kind: found "los"; it must be one of overview, loss,',
+        ("--kind", "netwrk"): 'network; did you mean "network"?',
         ("--kind", "objective-gap"): "has no /objective_gap",
         ("--account", "epsilon_sound"): 'has no account "epsilon_sound"; it has bound, tight, epsilon',
         ("-o", str(tmp_path / "p.xyz")): 'found the ending ".xyz"; it must be one of .png, .svg, .pdf',

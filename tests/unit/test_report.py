@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import h5py
@@ -14,6 +15,7 @@ from handmade import star_file
 from matplotlib.image import imread
 
 import dpadmm_mpi
+from dpadmm_mpi.plots.style import COLOURS
 from dpadmm_mpi.report import page
 
 SECTIONS = ["Notes", "Privacy", "Network", "Timing", "Environment", "Configuration"]
@@ -115,6 +117,35 @@ def test_files_of_all_families_on_one_page(results):
     assert "Objective above that of the optimum. 2 of 3 files have none." in words
     # A page about a file without noise has no curves against privacy.
     assert "against the privacy" not in page(results[1:2])
+
+
+def test_a_file_has_one_colour_on_the_whole_page(results):
+    """Also in a figure that only some of the files are in."""
+    text = page(results)
+    gap = re.search(r"<figure>(?:(?!</figure>).)*Objective above that of the optimum\. 2 of 3", text, re.DOTALL)[0]
+    assert COLOURS[2].lower() in gap
+    assert COLOURS[0].lower() not in gap
+
+
+def test_what_a_node_table_does_not_prove_is_said_in_it(results):
+    words = " ".join(Page(page(results[2:])).words)
+    assert "paper's epsilon (delta 0.001), not proven" in words
+    assert "sound epsilon (delta 0.001), not proven" not in words
+
+
+def test_lists_are_written_out(results, tmp_path):
+    with h5py.File(tmp_path / "star.h5", "r+") as file:
+        file["data"].attrs["files"] = ["train sha256 1", "test sha256 2"]
+    cells = Page(page([dpadmm_mpi.load(tmp_path / "star.h5")])).cells
+    assert "train sha256 1; test sha256 2" in cells
+    assert "a; b" in cells  # the hosts
+
+
+def test_a_page_about_a_file_whose_sound_account_is_infinite(results):
+    """It has the paper's finite one, but no curve against a privacy that is none."""
+    star = results[2]
+    infinite = {"privacy/epsilon_sound": np.full_like(star["privacy/epsilon_sound"], np.inf)}
+    assert "against the privacy" not in page([replace(star, arrays={**star.arrays, **infinite})])
 
 
 def test_incomplete_and_sparse_files(results, tmp_path):

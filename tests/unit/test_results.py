@@ -229,7 +229,12 @@ def test_files_that_are_none(tmp_path, file):
     with h5py.File(tmp_path / "other.h5", "w") as other:
         other["x"] = 1
     (tmp_path / "cut.h5").write_bytes(file.read_bytes()[:5000])
-    refused = {"missing": "no such file", "text": "not a readable HDF5 file", "other": "not one of dpadmm_mpi's", "cut": "cut"}
+    refused = {
+        "missing": "no such file",
+        "text": "not a readable HDF5 file",
+        "other": "not one of dpadmm_mpi's",
+        "cut": "cut short or damaged",
+    }
     for name, sentence in refused.items():
         with pytest.raises(InputError, match=sentence):
             dpadmm_mpi.load(tmp_path / f"{name}.h5")
