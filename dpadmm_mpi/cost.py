@@ -25,21 +25,22 @@ Ints = NDArray[np.int64]
 SAMPLE = 256  # records that the density is taken from
 
 # Typical counts.
-EVALUATIONS = 11  # of a solve with a kept factorisation
+EVALUATIONS = 12  # of a solve with a kept factorisation
 ROUGH_EVALUATIONS = 12  # before the Hessian that is kept
 NEWTON_STEPS = 3.5  # of a damped Newton solve that starts at the iterate before
 PRODUCTS = 30  # with the Hessian, of a Newton step by conjugate gradients
 EIGENVECTORS = 10  # d^3 multiplications of an eigendecomposition
 OPTIMUM_STEPS = 10  # Newton steps of the centralised optimum
 CENTRE_STEPS = 80  # Newton steps of the curated optimum, over all centres
-# Calls of numpy, and of what is around them, in units of the smallest one.
+# Calls of numpy, and of what is around them, in units of the smallest one. Those in the first five lines serve all runs that go
+# side by side.
 CALLS_ITERATION = 150  # of a rank, with its exchange of messages
 CALLS_ROW = 400  # of rank 0, with its share of what is written at a time
 CALLS_EVALUATION = 90
 CALLS_SPARSE = 50  # before scipy begins with a product
+CALLS_NODE = 25  # around the work of a node of a hub, or to measure a large node
 CALLS_BATCH_STEP = 120
 CALLS_NOISE = 13
-CALLS_NODE = 25  # around the work of a node of a hub, or to measure a large node
 CALLS_INNER_STEP = 25  # of one SVRG step without numba
 # Copies of a number, in units of one within the cache.
 COPIES_TEST = 3  # a block of test records
@@ -48,6 +49,7 @@ COPIES_GATHER = 10  # the wanted rows of what was read
 # Bytes.
 CACHE = 2e6  # a shard that is larger comes from the memory at every pass
 NODE = 3e3  # a node's objects
+PER_RECORD = 40.0  # of the largest shard, for each run: what a solve has of it at a time
 PROCESS = 75e6  # Python with what every run loads
 COMPILER = 90e6  # numba
 
@@ -62,7 +64,7 @@ class Rows(NamedTuple):
 class Cost(NamedTuple):
     """Of the slowest rank, but for the file."""
 
-    seconds: float  # per iteration
+    seconds: float  # per iteration of one run
     setup: float  # seconds before the first iteration, and in it for what is kept
     memory: float  # bytes
     file: float  # bytes
@@ -94,7 +96,7 @@ def cost(plan: Plan, owner: Ints, rows: Rows, machine: Machine) -> Cost:
 
     recorded = len(plan.recorded) / (plan.config.iterations + 1)
     iteration = per_rank(
-        work.node_step() + recorded * work.node_measure(), CALLS_ITERATION * machine.call, recorded * work.root_measure()
+        work.node_step() + recorded * work.node_measure(), CALLS_ITERATION * work.shared_call, recorded * work.root_measure()
     )
     setup = per_rank(work.node_setup(), 0.0, 0.0)
     memory = per_rank(work.node_bytes(), PROCESS + (COMPILER if work.compiles else 0.0), work.root_bytes())
@@ -109,15 +111,17 @@ class _Work:
         self.B, self.d = plan.sizes.astype(np.float64), plan.features
         self.test_records = plan.total_records - float(self.B.sum())
         method = plan.config.algorithm.method
+        self.shared_call = machine.call / len(plan.groups_of_runs[0])
         self.decentralised, self.curated = method in DECENTRALISED, method in CURATED
+        self.exact = self.decentralised or method == "star-admm"
         d = self.d
         self.small = np.zeros(len(self.B), dtype=bool)
         self.sparse = np.full(len(self.B), rows.sparse)
-        if self.decentralised:  # solves.py
+        if self.exact:  # solves.py
             self.small = (d <= batch.SMALL_FEATURES) & (self.B * d * d <= batch.SMALL_WORK)
             self.sparse |= (self.B * d >= SPARSE_SIZE) & (rows.density <= SPARSE_SHARE)
             self.sparse &= ~self.small
-        self.kept = self.decentralised & ~self.small & (d <= np.minimum(self.B, KEPT_FEATURES))
+        self.kept = self.exact & ~self.small & (d <= np.minimum(self.B, KEPT_FEATURES))
         self.entries = self.B * d * np.where(self.sparse, rows.density, 1.0)
         self.inner_steps = plan.config.algorithm.inner_steps
         self.compiles = self.inner_steps is not None and find_spec("numba") is not None
@@ -126,7 +130,7 @@ class _Work:
         """One iteration, the mean over those that touch the records and those that do not."""
         m, config = self.machine, self.plan.config
         if self.curated:
-            return self._gradient() + CALLS_NODE * m.call
+            return self._gradient() + CALLS_NODE * self.shared_call
         noisy = config.privacy.perturbation not in (None, "none")
         if not self.decentralised:
             return self._solve() if self.inner_steps is None else self._inner_loop(self.inner_steps, noisy)
@@ -138,7 +142,7 @@ class _Work:
     def node_measure(self) -> Array:
         """The mean loss: at the node's own point, and with a server at the server's too."""
         m = self.machine
-        one = self._pass() + 2.0 * self.B * m.record + np.where(self.small, 3.0 * m.matrix, CALLS_NODE * m.call)
+        one = self._pass() + 2.0 * self.B * m.record + np.where(self.small, 3.0 * m.matrix, CALLS_NODE * self.shared_call)
         return one if self.decentralised or self.curated else 2.0 * one
 
     def root_measure(self) -> float:
@@ -150,7 +154,7 @@ class _Work:
         if self._test_on_disk():
             # The rows of a random split are everywhere in the file.
             test += stored * (plan.total_records * COPIES_READ + records * COPIES_GATHER) * m.copy
-        return test + CALLS_ROW * m.call + plan.nodes * (5 * d + 20) * m.copy
+        return test + CALLS_ROW * self.shared_call + plan.nodes * (5 * d + 20) * m.copy
 
     def node_setup(self) -> Array:
         """What is kept of a node, and the centralised optimum."""
@@ -161,12 +165,12 @@ class _Work:
             return seconds
         if self.curated:
             return seconds + CENTRE_STEPS * (self._hessian() + self._gradient())
-        return seconds + OPTIMUM_STEPS * PRODUCTS * (self._gradient() + CALLS_NODE * m.call)
+        return seconds + OPTIMUM_STEPS * PRODUCTS * (self._gradient() + CALLS_NODE * self.shared_call)
 
     def _pass(self) -> Array:
         m = self.machine
         dense = np.where(8.0 * self.entries > CACHE, max(m.stream, m.dense), m.dense)
-        return np.where(self.sparse, self.entries * m.sparse + CALLS_SPARSE * m.call, self.entries * dense)
+        return np.where(self.sparse, self.entries * m.sparse + CALLS_SPARSE * self.shared_call, self.entries * dense)
 
     def _gradient(self) -> Array:
         """Two passes, and L' of every record between them."""
@@ -175,7 +179,7 @@ class _Work:
     def _evaluation(self) -> Array:
         """One step of quasinewton.py, with two products with Q; the line search has some more vectors of B numbers."""
         m = self.machine
-        return self._gradient() + 2.0 * self.B * m.record + 2.0 * self.d**2 * m.dense + CALLS_EVALUATION * m.call
+        return self._gradient() + 2.0 * self.B * m.record + 2.0 * self.d**2 * m.dense + CALLS_EVALUATION * self.shared_call
 
     def _hessian(self) -> Array:
         m = self.machine
@@ -212,12 +216,15 @@ class _Work:
         d = self.d
         stored = np.where(self.sparse, 12.0, 8.0) * self.entries
         changes = self.small | (self.sparse & (not self.rows.sparse))
-        return stored + np.where(changes, 8.0 * self.B * d, 0.0) + np.where(self.kept, 8.0 * d * d, 0.0) + 80.0 * d + NODE
+        kept = np.where(self.kept, 8.0 * d * d, 0.0)
+        state = 80.0 * d * len(self.plan.groups_of_runs[0])
+        return stored + np.where(changes, 8.0 * self.B * d, 0.0) + kept + state + NODE
 
     def root_bytes(self) -> float:
         width = 8.0 * self.d * (1.5 * self.rows.density if self.rows.sparse else 1.0)
         test = TEST_IN_MEMORY if self._test_on_disk() else self.test_records * width
-        return float(test + self.file_bytes() / max(1, self.plan.config.runs))
+        solve = 0.0 if self.small.all() else PER_RECORD * float(self.B.max()) * len(self.plan.groups_of_runs[0])
+        return float(test + solve + self.file_bytes() / max(1, self.plan.config.runs))
 
     def file_bytes(self) -> float:
         from dpadmm_mpi.logfile import bytes_needed
@@ -232,9 +239,9 @@ def in_words(plan: Plan, owner: Ints, found: Cost) -> str:
     config, ranks = plan.config, int(owner.max()) + 1
     total = found.setup + config.runs * config.iterations * found.seconds
     before = f", of which {_duration(found.setup)} before the first" if found.setup > 0.1 * total else ""
-    runs = f"{config.runs} runs" if config.runs > 1 else "1 run"
+    runs, each = (f"{config.runs} runs", "iteration of a run") if config.runs > 1 else ("1 run", "iteration")
     return (
-        f"about {_duration(found.seconds)} per iteration ({_duration(total)} for {runs} of {config.iterations}{before}) on "
+        f"about {_duration(found.seconds)} per {each} ({_duration(total)} for {runs} of {config.iterations}{before}) on "
         f"{ranks} {'rank' if ranks == 1 else 'ranks'}; memory about {_size(found.memory)} per rank, file {_size(found.file)}"
     )
 

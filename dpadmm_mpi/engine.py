@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-SIDE_BY_SIDE = 16  # runs at most: a pass over the records for so many takes little more than half of its time for each
-STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states
-
 
 class Observer(Protocol):
     """Whoever watches a run on rank 0: a progress bar, a log."""
@@ -222,7 +219,7 @@ class Simulation:
                 if not sought:
                     recorder.optimum(found)
                 self.measures.optimum = recorder.found
-        for runs in groups_of_runs(self.plan):
+        for runs in self.plan.groups_of_runs:
             if reached.get(runs[0]) == self.plan.config.iterations:
                 continue
             first, state = 0, self.algorithm.initial(runs)
@@ -330,12 +327,6 @@ class Simulation:
             return None
         names = ("timing/compute_seconds", "timing/wait_seconds", "timing/bytes_sent")
         return self.measures.values(gathered[..., 3:], state) | {name: gathered[..., k] for k, name in enumerate(names)}
-
-
-def groups_of_runs(plan: Plan) -> list[range]:
-    """The runs that go side by side, sharing every pass over the records; by the configuration alone, whatever the layout."""
-    size = max(1, min(SIDE_BY_SIDE, STATE_NUMBERS // (plan.nodes * plan.features)))
-    return [range(first, min(first + size, plan.config.runs)) for first in range(0, plan.config.runs, size)]
 
 
 def in_words(runs: range) -> str:

@@ -75,3 +75,10 @@ def end_with_the_launcher() -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def usable_cores() -> set[int]:
+    """The cores that this process may use; on systems that do not tell, all of the machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))

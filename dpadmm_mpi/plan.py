@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+SIDE_BY_SIDE = 16  # runs at most: more would hardly make a pass over the records cheaper for each
+STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states
+
 
 @dataclass(frozen=True)
 class Plan(ABC):
@@ -52,6 +55,13 @@ class Plan(ABC):
         """The iterations that get a row: 0, every `record.every`-th, and the last."""
         every, last = self.config.record.every, self.config.iterations
         return np.unique(np.append(np.arange(0, last + 1, every), last))
+
+    @property
+    def groups_of_runs(self) -> list[range]:
+        """The runs that go side by side and share every pass over the records; by the configuration alone, not the layout."""
+        runs = self.config.runs
+        size = max(1, min(SIDE_BY_SIDE, STATE_NUMBERS // (self.nodes * self.features)))
+        return [range(first, min(first + size, runs)) for first in range(0, runs, size)]
 
     @property
     def seeks_optimum(self) -> bool:

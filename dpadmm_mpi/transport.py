@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.graphs import Channel
-from dpadmm_mpi.launch import end_with_the_launcher, is_under_launcher, refuse_lonely_copies, refuse_strangers
+from dpadmm_mpi.launch import end_with_the_launcher, is_under_launcher, refuse_lonely_copies, refuse_strangers, usable_cores
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,7 +26,8 @@ INTERRUPTED = 130  # exit code
 
 _ALARM = 1  # tag of its messages
 _SPINS = 2000  # tests with a yield in between before a waiting rank begins to sleep
-_NAP = 1e-4  # seconds
+_NAP_SHARE = 0.2  # of the time waited so far, that a rank sleeps between two tests: what comes is noticed little later
+_SHORTEST_NAP, _LONGEST_NAP = 5e-5, 2e-3  # seconds
 _LAST_WORDS = 0.5  # seconds in which the launcher forwards what was said, before it speaks itself
 
 
@@ -122,7 +123,8 @@ class Serial:
 class Mpi:
     """One rank of an MPI communicator, which hosts one or more nodes."""
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Any, spins: int | None = None) -> None:
+        self.spins = _spins(comm) if spins is None else spins
         self.edges = comm.Dup()
         self.service = comm.Dup()
         self.rank: int = comm.Get_rank()
@@ -132,29 +134,29 @@ class Mpi:
     def broadcast(self, value: Any) -> Any:
         content = pickle.dumps(value) if self.rank == 0 else b""
         length = np.array([len(content)])
-        _wait([self.service.Ibcast(length, root=0)])
+        _wait([self.service.Ibcast(length, root=0)], self.spins)
         buffer = bytearray(content) if self.rank == 0 else bytearray(int(length[0]))
-        _wait([self.service.Ibcast(buffer, root=0)])
+        _wait([self.service.Ibcast(buffer, root=0)], self.spins)
         return value if self.rank == 0 else pickle.loads(buffer)
 
     def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
         if self.rank != 0:
             length = np.zeros(1, dtype=np.int64)
-            _wait([self.service.Irecv(length, 0)])
+            _wait([self.service.Irecv(length, 0)], self.spins)
             buffer = bytearray(int(length[0]))
-            _wait([self.service.Irecv(buffer, 0)])
+            _wait([self.service.Irecv(buffer, 0)], self.spins)
             received: list[T] = pickle.loads(buffer)
             return received
         for rank in range(1, self.size):
             content = pickle.dumps([make(int(node)) for node in np.flatnonzero(owner == rank)])
-            _wait([self.service.Isend(np.array([len(content)]), rank), self.service.Isend(content, rank)])
+            _wait([self.service.Isend(np.array([len(content)]), rank), self.service.Isend(content, rank)], self.spins)
         return [make(int(node)) for node in np.flatnonzero(owner == 0)]
 
     def gather(self, rows: Array, owner: Ints) -> Array | None:
         counts = np.bincount(owner, minlength=self.size) * rows.shape[1]
         gathered = np.empty((len(owner), rows.shape[1])) if self.rank == 0 else None
         target = None if gathered is None else (gathered, counts)
-        _wait([self.service.Igatherv(np.ascontiguousarray(rows), target, root=0)])
+        _wait([self.service.Igatherv(np.ascontiguousarray(rows), target, root=0)], self.spins)
         if gathered is None:
             return None
         in_node_order = np.empty_like(gathered)
@@ -164,23 +166,23 @@ class Mpi:
     def gather_objects(self, value: T) -> list[T]:
         content = np.frombuffer(pickle.dumps(value), dtype=np.uint8)
         lengths = np.empty(self.size, dtype=np.int64)
-        _wait([self.service.Iallgather(np.array([len(content)]), lengths)])
+        _wait([self.service.Iallgather(np.array([len(content)]), lengths)], self.spins)
         gathered = np.empty(lengths.sum(), dtype=np.uint8)
-        _wait([self.service.Iallgatherv(content, (gathered, lengths))])
+        _wait([self.service.Iallgatherv(content, (gathered, lengths))], self.spins)
         return [pickle.loads(part.tobytes()) for part in np.split(gathered, np.cumsum(lengths)[:-1])]
 
     def highest(self, values: list[int]) -> list[int]:
         from mpi4py import MPI
 
         largest = np.empty(len(values), dtype=np.int64)
-        _wait([self.service.Iallreduce(np.array(values, dtype=np.int64), largest, op=MPI.MAX)])
+        _wait([self.service.Iallreduce(np.array(values, dtype=np.int64), largest, op=MPI.MAX)], self.spins)
         return [int(value) for value in largest]
 
     def split(self, group: int) -> Transport:
-        return Mpi(self.service.Split(group, self.rank))
+        return Mpi(self.service.Split(group, self.rank), self.spins)
 
     def links(self, channel: Channel, owner: Ints, width: int, tag: int = 0) -> Links:
-        return MpiLinks(self.edges, channel, owner, width, tag)
+        return MpiLinks(self.edges, channel, owner, width, tag, self.spins)
 
     def abort(self, code: int) -> None:
         sys.stdout.flush()
@@ -196,7 +198,7 @@ class MpiLinks:
     the places: no header, no pickle. Both sides derive the same lists from channel and owner.
     """
 
-    def __init__(self, comm: Any, channel: Channel, owner: Ints, width: int, tag: int) -> None:
+    def __init__(self, comm: Any, channel: Channel, owner: Ints, width: int, tag: int, spins: int) -> None:
         from mpi4py import MPI
 
         rank = comm.Get_rank()
@@ -229,6 +231,7 @@ class MpiLinks:
         ]
         self._requests = receives + sends
         self._start_all = MPI.Prequest.Startall
+        self._spins = spins
 
     def exchange(self, values: Array) -> Array:
         self._values[: self._own] = values
@@ -236,7 +239,7 @@ class MpiLinks:
             buffer[...] = values[rows]
         if self._requests:
             self._start_all(self._requests)
-            _wait(self._requests)
+            _wait(self._requests, self._spins)
         return self._values
 
     def close(self) -> None:
@@ -249,7 +252,7 @@ class Alarm:
 
     def __init__(self, world: Transport, leaders: list[int]) -> None:
         assert isinstance(world, Mpi)
-        self._comm = world.service
+        self._comm, self._spins = world.service, world.spins
         self._others = [rank for rank in leaders if rank != world.rank]
         self._reasons = np.zeros((len(self._others), 1), dtype=np.int64)
         self._requests = [self._comm.Irecv(row, rank, _ALARM) for row, rank in zip(self._reasons, self._others, strict=True)]
@@ -262,20 +265,32 @@ class Alarm:
     def tell_and_wait(self, reason: int) -> None:
         """Until all others have told theirs."""
         word = np.array([reason])
-        _wait([*self._requests, *(self._comm.Isend(word, rank, _ALARM) for rank in self._others)])
+        _wait([*self._requests, *(self._comm.Isend(word, rank, _ALARM) for rank in self._others)], self._spins)
 
 
-def _wait(requests: list[Any]) -> None:
-    """Wait without keeping a core from ranks that compute: test and yield, then test and sleep."""
+def _wait(requests: list[Any], spins: int) -> None:
+    """Wait without keeping a core from ranks that compute: test and yield for a while, then test and sleep."""
     from mpi4py import MPI
 
-    tests = 0
+    begin, tests = time.perf_counter(), 0
     while not MPI.Request.Testall(requests):
         tests += 1
-        if tests < _SPINS:
+        if tests < spins:
             os.sched_yield()
         else:
-            time.sleep(_NAP)
+            waited = time.perf_counter() - begin
+            time.sleep(min(max(_SHORTEST_NAP, _NAP_SHARE * waited), _LONGEST_NAP))
+
+
+def _spins(comm: Any) -> int:
+    """How often a waiting rank tests before it sleeps: not at all where the ranks of a host have to share its cores."""
+    from mpi4py import MPI
+
+    here = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    cores = set().union(*here.allgather(usable_cores()))
+    ranks = here.Get_size()
+    here.Free()
+    return _SPINS if ranks <= len(cores) else 0
 
 
 def _library() -> str:

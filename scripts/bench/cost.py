@@ -6,11 +6,13 @@ The data sets must have been fetched (`dpadmm data fetch adult a9a`); without th
 import resource
 import time
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import Row
 
 from dpadmm_mpi.agreement import assign_owners
 from dpadmm_mpi.config import Config
@@ -61,6 +63,8 @@ CASES: tuple[tuple[Any, str | None], ...] = (
     (CONFIGS / "dpadmm-fig1.toml", "DP-ADMM, a9a"),
 )
 
+RUNS = (1, 10)
+
 
 class Watch(Silent):
     """Processor time at each recorded iteration."""
@@ -68,12 +72,12 @@ class Watch(Silent):
     def __init__(self) -> None:
         self.times: dict[int, float] = {}
 
-    def row(self, run: int, iteration: int, values: dict[str, Any]) -> None:
+    def row(self, runs: range, iteration: int, values: dict[str, Any]) -> None:
         self.times[iteration] = time.process_time()
 
 
 def actual(config: Config) -> tuple[float, float]:
-    """Processor seconds per iteration and peak memory.
+    """Processor seconds per iteration of a run, and peak memory.
 
     The median over pairs of iterations, as every other one of the recycling methods touches no records; without the first
     pair, in which what is kept for later is made.
@@ -81,34 +85,39 @@ def actual(config: Config) -> tuple[float, float]:
     watch = Watch()
     execute(config, Serial(), None, watch)
     times = np.array([watch.times[t] for t in sorted(watch.times)])[2::2]
-    return float(np.median(np.diff(times))) / 2.0, 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(np.median(np.diff(times))) / 2.0 / config.runs, 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def compare(config: Config) -> tuple[Cost, float, float]:
     plan, dataset = make_plan(config)
+    assert len(plan.groups_of_runs) == 1  # so that every time is one of all runs
     owner = assign_owners(plan.sizes, 1, plan.graph.has_hub)
-    return cost(plan, owner, look_at(dataset), measure()), *actual(config)
+    return cost(plan, owner, look_at(dataset), measure(config.runs)), *actual(config)
 
 
-def main() -> None:
-    print(f"{'':36}{'ms per iteration':>30}{'MB':>25}")
-    print(f"{'':36}{'predicted':>10}{'actual':>10}{'ratio':>10}{'predicted':>10}{'actual':>8}{'ratio':>7}")
+def rows(rounds: int) -> list[Row]:
+    print(f"{'':42}{'ms per iteration of a run':>30}{'MB':>25}")
+    print(f"{'':42}{'predicted':>10}{'actual':>10}{'ratio':>10}{'predicted':>10}{'actual':>8}{'ratio':>7}")
+    time_factors, memory_factors = [1.0], [1.0]
     # A process each, so that none counts the memory of those before.
     with ProcessPoolExecutor(max_workers=1, max_tasks_per_child=1, mp_context=get_context("spawn")) as pool:
-        for source, only in CASES:
-            config = load(source, ["runs=1"], only).configs[0]
+        for (source, only), runs in product(CASES, RUNS):
+            config = load(source, [f"runs={runs}"], only).configs[0]
+            name = f"{config.name}, {runs} {'run' if runs == 1 else 'runs'}"
             try:
                 predicted, seconds, memory = pool.submit(compare, config).result()
             except DpadmmError as error:
-                print(f"{config.name:36}left out: {error}")
+                print(f"{name:42}left out: {error}")
                 continue
             ratio, memory_ratio = predicted.seconds / seconds, predicted.memory / memory
+            time_factors.append(max(ratio, 1.0 / ratio))
+            memory_factors.append(max(memory_ratio, 1.0 / memory_ratio))
             print(
-                f"{config.name:36}{1e3 * predicted.seconds:10.2f}{1e3 * seconds:10.2f}{ratio:10.2f}"
+                f"{name:42}{1e3 * predicted.seconds:10.2f}{1e3 * seconds:10.2f}{ratio:10.2f}"
                 f"{predicted.memory / 1e6:10.0f}{memory / 1e6:8.0f}{memory_ratio:7.2f}",
                 flush=True,
             )
-
-
-if __name__ == "__main__":
-    main()
+    return [
+        Row("cost model", "largest factor between predicted and actual seconds", max(time_factors), at_most=2.0),
+        Row("cost model", "largest factor between predicted and actual memory", max(memory_factors), at_most=2.0),
+    ]

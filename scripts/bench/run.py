@@ -18,7 +18,7 @@ from pathlib import Path
 
 from common import Row, machine
 
-BENCHMARKS = ("solves", "figure", "ranks", "small_nodes", "recording", "records", "startup", "disropt_admm")
+BENCHMARKS = ("solves", "figure", "ranks", "small_nodes", "recording", "records", "startup", "cost", "disropt_admm")
 
 
 def main() -> None:

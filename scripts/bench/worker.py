@@ -30,15 +30,15 @@ def main() -> None:
     config, answer = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     output = Path(sys.argv[3]) if len(sys.argv) > 3 else None
     loop = {"loop_wall": 0.0, "loop_cpu": 0.0}
-    one_run = Simulation._one_run
+    some_runs = Simulation._some_runs
 
     def timed(*arguments: Any) -> None:
         wall, cpu = time.perf_counter(), time.process_time()
-        one_run(*arguments)
+        some_runs(*arguments)
         loop["loop_wall"] += time.perf_counter() - wall
         loop["loop_cpu"] += time.process_time() - cpu
 
-    Simulation._one_run = timed  # type: ignore[method-assign]
+    Simulation._some_runs = timed  # type: ignore[method-assign]
     transport = connect()
     wall, cpu = time.perf_counter(), time.process_time()
     execute(load(config, [], None).configs[0], transport, output, Silent(), force=True)

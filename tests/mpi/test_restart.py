@@ -16,7 +16,7 @@ from dpadmm_mpi import load
 from dpadmm_mpi.checkpoint import restart_folder
 from dpadmm_mpi.claim import take_name
 from dpadmm_mpi.compare import compare
-from dpadmm_mpi.engine import SIDE_BY_SIDE
+from dpadmm_mpi.plan import SIDE_BY_SIDE
 
 MORTAL = Path(__file__).parent / "mortal.py"
 KILLS = 11  # in each chain

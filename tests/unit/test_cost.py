@@ -36,6 +36,7 @@ STOCHASTIC: dict[str, Any] = {**STAR, "algorithm": {"method": "s-admm", "rho": 0
 CURATED: dict[str, Any] = {
     **STAR, "problem": {"lambda1": 1e-5, "map": "identity"}, "algorithm": {"method": "gl-admm", "rho": 1.0, "eta": 4.0},
 }  # fmt: skip
+SMALL_SHARDS = ("data.records=3000",)
 FAMILIES = [DECENTRALISED, STAR, STOCHASTIC, CURATED]
 every_family = pytest.mark.parametrize("raw", FAMILIES, ids=lambda raw: raw["algorithm"]["method"])
 
@@ -90,6 +91,14 @@ def test_recycled_iterations_cost_half() -> None:
     assert 0.5 < ratio < 0.6
 
 
+def test_calls_are_shared_by_runs_that_go_side_by_side() -> None:
+    """Shards of a few hundred records, where the calls are most of it; from 16 runs on there is nothing more to share."""
+    small = (*SMALL_SHARDS, "data.features=90")
+    seconds = [predict(DECENTRALISED, *small, f"runs={runs}").seconds for runs in (1, 4, 16, 64)]
+    assert seconds[0] > 1.5 * seconds[1] > 1.5 * seconds[2]
+    assert seconds[2] == seconds[3]
+
+
 def test_inner_steps_and_noise_are_counted() -> None:
     few, many = predict(STOCHASTIC), predict(STOCHASTIC, "algorithm.inner_steps=50000")
     noisy = predict(STOCHASTIC, "algorithm.inner_steps=50000", "algorithm.method=ps-admm", "privacy.noise_std=0.1")
@@ -117,7 +126,7 @@ def test_the_density_is_that_of_the_records() -> None:
 
 
 def test_this_machine_takes_time_for_everything() -> None:
-    machine = measure()
+    machine = measure(3)
     assert all(value >= 0.0 for value in vars(machine).values()) and machine.cores >= 1
     assert min(machine.dense, machine.sparse, machine.product, machine.call) > 0.0
 
@@ -126,11 +135,11 @@ def test_the_words_of_check() -> None:
     plan, _ = make_plan(_config(DECENTRALISED, "runs=3"))
     owner = assign_owners(plan.sizes, 2)
     assert in_words(plan, owner, Cost(seconds=0.02, setup=0.0, memory=75e6, file=1.2e6)) == (
-        "about 20 ms per iteration (1.2 s for 3 runs of 20) on 2 ranks; memory about 75 MB per rank, file 1.2 MB"
+        "about 20 ms per iteration of a run (1.2 s for 3 runs of 20) on 2 ranks; memory about 75 MB per rank, file 1.2 MB"
     )
     long = in_words(plan, owner, Cost(seconds=90.0, setup=3600.0, memory=3.2e9, file=25e6))
     assert long == (
-        "about 1.5 min per iteration (2.5 h for 3 runs of 20, of which 60 min before the first) on 2 ranks; "
+        "about 1.5 min per iteration of a run (2.5 h for 3 runs of 20, of which 60 min before the first) on 2 ranks; "
         "memory about 3.2 GB per rank, file 25 MB"
     )
 
@@ -140,5 +149,5 @@ def test_check_prints_the_cost_on_as_many_ranks_as_asked_for() -> None:
     assert outcome.exit_code == 0
     (line,) = [line for line in outcome.stdout.splitlines() if line.startswith("cost ")]
     work, space = line.removeprefix("cost       ").split("; ")
-    assert re.fullmatch(r"about \S+ m?s per iteration \(.* for 3 runs of 50.*\) on 5 ranks", work)
+    assert re.fullmatch(r"about \S+ m?s per iteration of a run \(.* for 3 runs of 50.*\) on 5 ranks", work)
     assert re.fullmatch(r"memory about \S+ MB per rank, file \S+ MB", space)
