@@ -51,8 +51,8 @@ def load(source: str | Path | dict[str, Any], overrides: Iterable[str] = (), onl
         raise InputError('sweep: found something other than a table; write [sweep] with lines like "privacy.alpha" = [1, 2]')
 
     axes = {key: values for key, values in _sweep_axes(sweep).items() if key not in {key for key, _ in changes}}
-    named: dict[str, Config] = {}
-    chosen: dict[str, Config] = {}  # those that --only means: one by its name, or all of a variant
+    names: list[str] = []
+    configs: list[Config] = []
     for index, variant in enumerate(variants or ({},)):
         if variants and "name" not in variant:
             raise InputError(f"variant[{index}].name: missing; every [[variant]] needs a name of its own")
@@ -64,23 +64,22 @@ def load(source: str | Path | dict[str, Any], overrides: Iterable[str] = (), onl
                 merged = _overlay(merged, table)
             if settings and not any(key == "name" for key, _ in changes):
                 merged["name"] = f"{merged['name']}, " + ", ".join(f"{k.split('.')[-1]}={_brief(v)}" for k, v in settings)
-            label = f'variant "{merged["name"]}": ' if variants or axes else ""
+            name = str(merged["name"])
+            label = f'variant "{name}": ' if variants or axes else ""
+            if slug(name) in map(slug, names):
+                raise InputError(f'{label}another variant has this name or the same file name "{slug(name)}"; rename one')
+            names.append(name)
+            # One by its name, or all points of a variant. The others need not take what --set says of these.
+            if only is not None and only not in (name, variant.get("name")):
+                continue
             try:
-                config = parse(_with_absolute_paths(merged, folder))
+                configs.append(parse(_with_absolute_paths(merged, folder)))
             except InputError as error:
                 raise InputError(f"{label}{error}") from None
-            if slug(config.name) in map(slug, named):
-                raise InputError(
-                    f'{label}another variant has this name or the same file name "{slug(config.name)}"; rename one'
-                )
-            named[config.name] = config
-            if only in (config.name, variant.get("name")):
-                chosen[config.name] = config
-    if only is not None and not chosen:
-        names = ", ".join(f'"{name}"' for name in named)
-        raise InputError(f'--only "{only}": no such variant; there are {names}')
-    selected = list(named.values()) if only is None else list(chosen.values())
-    return Experiment(str(raw["name"]), selected, collection=bool(variants or axes))
+    if only is not None and not configs:
+        quoted = ", ".join(f'"{name}"' for name in names)
+        raise InputError(f'--only "{only}": no such variant; there are {quoted}')
+    return Experiment(str(raw["name"]), configs, collection=bool(variants or axes))
 
 
 def slug(name: str) -> str:

@@ -1,8 +1,9 @@
 """Beyond the papers: what they do not show."""
 
 from dpadmm_mpi.reproduce.claims import Claim, at_least, at_most, below_all
-from dpadmm_mpi.reproduce.figures import Figure
+from dpadmm_mpi.reproduce.figures import Figure, Variation
 from dpadmm_mpi.reproduce.pictures import Panel
+from dpadmm_mpi.reproduce.recycled import NETWORKS
 
 
 def _dual_steps() -> Figure:
@@ -27,12 +28,19 @@ def _dual_steps() -> Figure:
         columns=2,
         remark="The duals add up to zero only if every node takes the same dual step; otherwise the gradients do not add up to "
         "zero in the limit. One theta for all, here the smallest penalty, mends it, also with recycled steps.",
+        variations=(
+            *NETWORKS,
+            Variation("skew 0.5", ("data.skew=0.5",)),
+            Variation("MR-ADMM with gamma = 1", of_some={"MR-ADMM*": ("algorithm.gamma=1.0",)}),
+            Variation("one theta, 0.4", of_some={"*, one theta": ("algorithm.theta=0.4",)}),
+        ),
     )
 
 
 TARGETS = ("1", "2", "5", "10")
 LOCAL = ("ADMM (DVP)", "M-ADMM (PP)", "R-ADMM", "MR-ADMM", "MR-ADMM, output noise", "PS-ADMM")
 TRUSTED = ("DP-ADMM", "DP-AccADMM")
+WITH_A_GRAPH = ("non-private", *(f"{method}, *" for method in LOCAL[:-1]))
 
 
 def _frontier() -> Figure:
@@ -79,6 +87,11 @@ def _frontier() -> Figure:
         "the decentralised methods, `sound` for the others. DP-ADMM and DP-AccADMM trust a curator with all 40,000 records, "
         "and their noise protects one of 40,000; the others protect one of a node's 8,000 from everybody. "
         "After 50 gradient steps DP-ADMM has not converged, and DP-AccADMM not quite: that limits them, not noise.",
+        variations=(
+            Variation("complete graph", of_some=dict.fromkeys(WITH_A_GRAPH, ("network.graph=complete",))),
+            Variation("another graph and split", ("seed=6",)),
+            Variation("delta = 1e-7", ("privacy.delta=1e-7",)),
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """What a reproduced figure is: its claims, its panels, and what the paper leaves open."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dpadmm_mpi.reproduce.claims import Claim
 from dpadmm_mpi.reproduce.pictures import Panel
@@ -12,7 +12,8 @@ class Variation:
     """A choice that the paper leaves open, made otherwise; run in the quick version."""
 
     text: str
-    overrides: tuple[str, ...]
+    overrides: tuple[str, ...] = ()  # of every variant
+    of_some: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of those whose name fits a pattern, as in "PP, *"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,35 @@ from dpadmm_mpi.reproduce.figures import Figure, Variation
 from dpadmm_mpi.reproduce.pictures import Panel
 from dpadmm_mpi.reproduce.recycled import NETWORKS
 
-SMALLER_C = Variation("C = 500", ("problem.C=500",))
+RHO = Variation("rho = 1", ("problem.rho=1.0",))
+FIVE_NODES = (*NETWORKS, Variation("C = 500", ("problem.C=500",)), RHO)
+EVEN_SHARDS = (*NETWORKS, Variation("C = 50", ("problem.C=50",)), RHO)
+UNEVEN_SHARDS = (
+    *NETWORKS[:2],
+    Variation("another graph and split, C = 50", ("seed=6", "problem.C=50")),  # its smallest shard has 64 records
+    *EVEN_SHARDS[-2:],
+)
+
+
+def _growths(alphas: tuple[str, ...]) -> tuple[Variation, ...]:
+    """Other q1 and q2, which the paper does not give; each belongs to some of the curves."""
+
+    def q1(ratio: float) -> Variation:
+        return Variation(f"PP: q1 = {ratio}", of_some={"PP, *": (f"algorithm.eta={{ first = 0.5, ratio = {ratio} }}",)})
+
+    def q2(curve: str, ratio: float) -> Variation:
+        alpha = {a: f"privacy.alpha={{ first = {a}.0, ratio = {ratio} }}" for a in alphas}
+        return Variation(f"{curve}: q2 = {ratio}", of_some={f"{curve}, alpha {a}": (alpha[a],) for a in alphas})
+
+    return (
+        q1(1.02),
+        q1(1.06),
+        q2("DVP, high noise", 0.96),
+        q2("DVP", 1.01),
+        q2("PP, high noise", 0.99),
+        q2("PP", 1.01),
+        q2("PP", 1.03),
+    )
 
 
 def _own_penalties() -> Figure:
@@ -25,7 +53,7 @@ def _own_penalties() -> Figure:
             Panel("distance to the optimum", "distance_to_optimum", curves, log_y=True),
         ],
         quick=("data.train=0.25",),
-        variations=(*NETWORKS, SMALLER_C),
+        variations=FIVE_NODES,
     )
 
 
@@ -42,11 +70,13 @@ def _growth() -> Figure:
             Panel("distance to the optimum", "distance_to_optimum", curves, log_y=True),
         ],
         quick=("data.train=0.25",),
-        variations=(*NETWORKS, SMALLER_C),
+        variations=FIVE_NODES,
     )
 
 
-def _against_dvp(name: str, title: str, alphas: tuple[str, ...], quick: tuple[str, ...], says: str, remark: str = "") -> Figure:
+def _against_dvp(
+    name: str, title: str, alphas: tuple[str, ...], quick: tuple[str, ...], variations: tuple[Variation, ...], says: str
+) -> Figure:
     labels = ("DVP, high noise", "DVP", "PP, high noise", "PP")
     both = ("loss", "privacy/bound")
 
@@ -80,9 +110,8 @@ def _against_dvp(name: str, title: str, alphas: tuple[str, ...], quick: tuple[st
             *(Panel(f"epsilon(t) at delta = 1e-5, alpha(1) = {a}", "privacy/epsilon", curves(a)[:-1]) for a in alphas),
         ],
         quick=quick,
-        remark=remark,
         columns=max(2, len(alphas)) if len(alphas) > 1 else 3,
-        variations=NETWORKS[:2],
+        variations=(*variations, *_growths(alphas)),
     )
 
 
@@ -90,13 +119,23 @@ PP = "With suitable q1 and q2, penalty perturbation has a lower loss and a lower
 FIGURES = (
     _own_penalties(),
     _growth(),
-    _against_dvp("madmm-fig2", "[M] Fig. 2: PP against DVP on five nodes", ("3", "5"), ("data.train=0.25", "runs=2"), PP),
-    _against_dvp("madmm-fig3", "[M] Fig. 3: PP against DVP on 100 nodes, records spread evenly", ("3",), ("runs=1",), PP),
+    _against_dvp(
+        "madmm-fig2", "[M] Fig. 2: PP against DVP on five nodes", ("3", "5"), ("data.train=0.25", "runs=2"), FIVE_NODES, PP
+    ),
+    _against_dvp(
+        "madmm-fig3",
+        "[M] Fig. 3: PP against DVP on 100 nodes, records spread evenly",
+        ("3",),
+        ("runs=1",),
+        EVEN_SHARDS,
+        PP,
+    ),
     _against_dvp(
         "madmm-fig4",
         "[M] Fig. 4: PP against DVP on 100 nodes, records spread unevenly",
         ("3",),
         ("runs=1",),
+        UNEVEN_SHARDS,
         PP + " With uneven shards the bound is larger than with even ones.",
     ),
 )

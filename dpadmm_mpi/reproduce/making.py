@@ -11,7 +11,7 @@ from dpadmm_mpi.reproduce.catalogue import CATALOGUE
 from dpadmm_mpi.reproduce.claims import Claim, Results
 from dpadmm_mpi.reproduce.figures import Figure
 from dpadmm_mpi.reproduce.pictures import write_table
-from dpadmm_mpi.reproduce.running import results_of
+from dpadmm_mpi.reproduce.running import results_of, results_of_variation
 
 Verdicts = list[dict[str, Any]]
 
@@ -38,9 +38,9 @@ def make(figure: Figure, folder: Path, quick: bool, vary: bool) -> dict[str, Any
         "compute_seconds": sum(float(result.attributes["timing"]["seconds"]) for result in results.values()),
     }
     if vary:
-        for number, variation in enumerate(figure.variations):
-            place = folder / "data" / f"{figure.name}-variation-{number}"
-            varied = results_of(config, place, (*figure.quick, *variation.overrides))
+        place = folder / "data" / f"{figure.name}-variations"
+        for variation in figure.variations:
+            varied = results_of_variation(config, place, (*figure.quick, *variation.overrides), variation.of_some)
             held = [verdict["holds"] for verdict in judge(figure.claims, varied)]
             report["variations"].append({"text": variation.text, "holds": held})
     report["seconds"] = time.perf_counter() - begin

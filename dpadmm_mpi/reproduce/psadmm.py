@@ -7,6 +7,11 @@ from dpadmm_mpi.reproduce.pictures import Panel
 BUDGETS = ("0.05", "0.1", "0.5")
 
 
+def _stochastic(text: str, override: str) -> Variation:
+    """Not of DVP, which is another method with penalties of its own."""
+    return Variation(text, of_some={"PS-ADMM, *": (override,), "non-private": (override,)})
+
+
 def _figure() -> Figure:
     def curves(epsilon: str) -> list[tuple[str, str]]:
         return [
@@ -54,6 +59,14 @@ def _figure() -> Figure:
         variations=(
             Variation("30 iterations", ("iterations=30",)),
             Variation("another split", ("seed=6",)),
+            _stochastic("S = 200", "algorithm.inner_steps=200"),
+            _stochastic("S = 1000", "algorithm.inner_steps=1000"),
+            _stochastic("rho = 0.05", "algorithm.rho=0.05"),
+            _stochastic("rho = 0.5", "algorithm.rho=0.5"),
+            _stochastic("step size 0.5", "algorithm.eta=0.5"),
+            _stochastic("step size 2", "algorithm.eta=2.0"),
+            Variation("DVP with eta = 0.05", of_some={"DVP, *": ("algorithm.eta=0.05",)}),
+            Variation("DVP with eta = 0.5", of_some={"DVP, *": ("algorithm.eta=0.5",)}),
         ),
     )
 

@@ -24,6 +24,12 @@ NETWORKS = (
     Variation("ring", ("network.graph=ring",)),
     Variation("another graph and split", ("seed=6",)),
 )
+GAMMA = Variation("gamma = 1", ("algorithm.gamma=1.0",))
+
+
+def _growth_of_m_admm(ratio: float) -> Variation:
+    penalty = f"algorithm.eta={{ first = 1.0, ratio = {ratio} }}"
+    return Variation(f"M-ADMM's penalty {ratio}^(t-1)", of_some={"M-ADMM, *": (penalty,)})
 
 
 def _fig1a() -> Figure:
@@ -82,6 +88,7 @@ def _own_penalties() -> Figure:
         remark="As printed every node's dual step is its own penalty. The duals then do not add up to zero, and the nodes "
         "agree away from the optimum; with records dealt at random that is too little to be seen here. "
         "[Elsewhere](#dual-steps) it can be.",
+        variations=(*NETWORKS, GAMMA),
     )
 
 
@@ -101,6 +108,7 @@ def _one_penalty() -> Figure:
             Panel("distance to the optimum", "distance_to_optimum", curves, log_y=True),
         ],
         quick=("data.train=10000",),
+        variations=(*NETWORKS, GAMMA),
     )
 
 
@@ -236,7 +244,7 @@ def _comparison(name: str, title: str, alphas: tuple[str, ...], says: str, remar
         quick=QUICK,
         remark=remark,
         columns=len(alphas),
-        variations=NETWORKS,
+        variations=(*NETWORKS, _growth_of_m_admm(1.01), _growth_of_m_admm(1.04)),
     )  # fmt: skip
 
 

@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 
 from dpadmm_mpi import configfile
@@ -18,15 +20,48 @@ from dpadmm_mpi.results import Result, load
 
 def results_of(config: Path, folder: Path, overrides: Sequence[str]) -> dict[str, Result]:
     """Every variant's result by its name, run where it is missing; a stopped one goes on where it was."""
-    configs = configfile.load(config, overrides).configs
-    for source in {c.data.source for c in configs} & CATALOGUE.keys():
+    return _results(config, settings_of_each(config, overrides, {}), folder, lambda c: configfile.slug(c.name))
+
+
+def results_of_variation(
+    config: Path, folder: Path, overrides: Sequence[str], of_some: Mapping[str, Sequence[str]]
+) -> dict[str, Result]:
+    """The same with overrides of some variants. Variations share a folder, where the name of a file tells its configuration:
+    a variant that several of them leave alone is run once."""
+    settings = settings_of_each(config, overrides, of_some)
+    return _results(config, settings, folder, lambda c: f"{configfile.slug(c.name)}-{fingerprint(c)[:12]}")
+
+
+def settings_of_each(
+    config: Path, overrides: Sequence[str], of_some: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """What is set in each variant, by its name: the overrides of all, then those of the patterns that its name fits."""
+    names = [c.name for c in configfile.load(config, overrides).configs]
+    for pattern in of_some:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise InputError(f'{config.name}: "{pattern}" fits the name of no variant')
+    settings = {}
+    for name in names:
+        own = [words for pattern, words in of_some.items() if fnmatchcase(name, pattern)]
+        settings[name] = tuple(chain(overrides, *own))
+    return settings
+
+
+def _results(
+    config: Path, settings: Mapping[str, Sequence[str]], folder: Path, stem: Callable[[Config], str]
+) -> dict[str, Result]:
+    configs = {name: configfile.load(config, words, only=name).configs[0] for name, words in settings.items()}
+    for source in {c.data.source for c in configs.values()} & CATALOGUE.keys():
         if not is_fetched(source):
             print(fetch(CATALOGUE[source]))
-    paths = {c.name: folder / f"{configfile.slug(c.name)}.h5" for c in configs}
-    missing = [index for index, c in enumerate(configs) if not _is_done(paths[c.name], c)]
-    settings = [word for override in overrides for word in ("--set", override)]
-    common = [sys.executable, "-m", "dpadmm_mpi", "run", str(config), "-o", str(folder), "--serial", "--resume", *settings]
-    _run_all([[*common, "--index", str(index)] for index in missing], folder.name)
+    paths = {name: folder / f"{stem(c)}.h5" for name, c in configs.items()}
+    run = [sys.executable, "-m", "dpadmm_mpi", "run", str(config), "--serial", "--resume"]
+    commands = []
+    for name, path in paths.items():
+        if not _is_done(path, configs[name]):
+            options = [word for setting in settings[name] for word in ("--set", setting)]
+            commands.append([*run, "-o", str(path), "--only", name, *options])
+    _run_all(commands, folder.name)
     return {name: load(path) for name, path in paths.items()}
 
 

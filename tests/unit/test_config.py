@@ -218,6 +218,17 @@ def test_only_takes_a_variants_name_for_all_its_points():
     assert list(configs(raw, only="b")) == ["b, seed=1", "b, seed=2"]
 
 
+def test_with_only_the_other_variants_need_not_take_what_is_set():
+    raw = BASE | {
+        "variant": [{"name": "MR"}, {"name": "plain", "algorithm": {"method": "admm"}, "privacy": {"perturbation": "none"}}]
+    }
+    assert configs(raw, "algorithm.gamma=0.9", only="MR")["MR"].algorithm.gamma == 0.9
+    with pytest.raises(InputError, match=r'variant "plain": algorithm\.gamma'):
+        configs(raw, "algorithm.gamma=0.9")
+    with pytest.raises(InputError, match=r'variant "plain": algorithm\.gamma'):
+        configs(raw, "algorithm.gamma=0.9", only="plain")
+
+
 def test_a_target_and_the_growth_of_alpha_go_together():
     for order in (("privacy.target=2", "privacy.alpha={ratio=1.1}"), ("privacy.alpha={ratio=1.1}", "privacy.target=2")):
         [one] = configs(BASE, *order).values()

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.reproduce import claims, making, running
 from dpadmm_mpi.reproduce.catalogue import CATALOGUE
 from dpadmm_mpi.reproduce.claims import Claim
-from dpadmm_mpi.reproduce.figures import Figure
+from dpadmm_mpi.reproduce.figures import Figure, Variation
 from dpadmm_mpi.reproduce.pictures import Panel, lines, write_table
 from dpadmm_mpi.results import Result
 
@@ -86,8 +87,10 @@ def test_every_figure_names_variants_of_its_configuration():
             raise AssertionError(f"{name} is no variant")
 
     for figure in CATALOGUE.values():
-        for overrides in ((), figure.quick, *(figure.quick + v.overrides for v in figure.variations)):
-            names = [c.name for c in configfile.load(making.configuration(figure.name), overrides).configs]
+        config = making.configuration(figure.name)
+        versions = [((), {}), (figure.quick, {}), *((figure.quick + v.overrides, v.of_some) for v in figure.variations)]
+        for overrides, of_some in versions:
+            names = running.settings_of_each(config, overrides, of_some).keys()
             assert {name for panel in figure.panels for name, _ in panel.curves} <= set(names), figure.name
         fake = Recorder({name: _everything() for name in names})
         for claim in figure.claims:
@@ -137,7 +140,7 @@ def tiny(tmp_path, monkeypatch, config, write_toml):
             Claim("noise gains", claims.in_order(["private", "plain"], "loss")),
         ],
         panels=[Panel("loss", "loss", [("plain", "plain"), ("private", "private")])],
-        quick=("iterations=3",),
+        quick=("iterations=5",),
     )
     monkeypatch.setitem(making.CATALOGUE, "tiny", figure)
     return figure
@@ -155,6 +158,38 @@ def test_a_figure_is_made_and_judged_and_not_made_twice(tiny, tmp_path, monkeypa
         assert text in page
     monkeypatch.setattr(running, "_run", lambda command: "must not run again")
     assert making.make(tiny, tmp_path / "out", quick=False, vary=False)["claims"] == report["claims"]
+
+
+def test_every_variation_is_one_that_its_variants_take_and_changes_something():
+    for figure in CATALOGUE.values():
+        config = making.configuration(figure.name)
+        quick = configfile.load(config, figure.quick).configs
+        for variation in figure.variations:
+            settings = running.settings_of_each(config, figure.quick + variation.overrides, variation.of_some)
+            varied = [configfile.load(config, words, only=name).configs[0] for name, words in settings.items()]
+            assert varied != quick, f"{figure.name}, {variation.text}"
+
+
+def test_a_variation_of_some_variants_reaches_those_and_no_others(tiny, tmp_path):
+    """What is set for the private variant would be refused by the plain one; and it comes after what is set for both."""
+    variations = [
+        Variation("more noise", ("runs=2", "seed=5"), {"priv*": ("privacy.alpha=0.5", "seed=6")}),
+        Variation("much more noise", ("runs=2", "seed=5"), {"private": ("privacy.alpha=0.1",)}),
+    ]
+    report = making.make(replace(tiny, variations=variations), tmp_path / "out", quick=True, vary=True)
+    assert [(v["text"], v["holds"]) for v in report["variations"]] == [(v.text, [True, False]) for v in variations]
+    ran = [configfile.load(path).configs[0] for path in (tmp_path / "out" / "data" / "tiny-variations").glob("*.h5")]
+    assert sorted((c.name, c.iterations, c.runs, c.seed, c.privacy.alpha) for c in ran) == [
+        ("plain", 5, 2, 5, None),  # once for both variations
+        ("private", 5, 2, 5, 0.1),
+        ("private", 5, 2, 6, 0.5),
+    ]
+
+
+def test_a_variation_of_a_variant_that_is_not_there_is_refused(tiny, tmp_path):
+    misspelt = Variation("more noise", of_some={"priv*": ("privacy.alpha=0.5",), "Priv*": ("privacy.alpha=0.5",)})
+    with pytest.raises(InputError, match=r'tiny\.toml: "Priv\*" fits the name of no variant'):
+        making.make(replace(tiny, variations=[misspelt]), tmp_path / "out", quick=True, vary=True)
 
 
 def test_a_failing_run_is_one_sentence(tiny, tmp_path, monkeypatch):
