@@ -34,9 +34,10 @@ _DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx")
 TIMING = {  # name -> (what follows (run, iteration), description)
     "timing/compute_seconds": (
         ("node",),
-        "local steps, since the row before: of the node's rank, shared over its nodes in proportion to their records",
+        "local steps, since the row before: of the node's rank, shared over its nodes in proportion to their records, and over "
+        "the runs that go side by side",
     ),
-    "timing/wait_seconds": (("node",), "waiting for neighbours of the node's rank, since the row before"),
+    "timing/wait_seconds": (("node",), "waiting for neighbours of the node's rank, since the row before, shared over the runs"),
     "timing/bytes_sent": (("node",), "bytes of the node's vectors to other ranks, since the row before"),
 }
 

@@ -22,11 +22,20 @@ class NodeProblem:
     """O_i(f) = (C/B_i) sum_n L(y_n f.x_n) + (rho/N) ||f||^2 / 2"""
 
     def __init__(self, signed: Any, loss: Loss, C: float, ridge: float) -> None:
-        self.signed = signed  # rows y_n x_n, dense or CSR
+        self.signed = signed
         self.loss = loss
         self.C = C
         self.weight = C / signed.shape[0]  # of one record
         self.ridge = ridge  # rho/N
+
+    @property
+    def signed(self) -> Any:
+        """The rows y_n x_n, dense or CSR."""
+        return self._signed
+
+    @signed.setter
+    def signed(self, rows: Any) -> None:
+        self._signed, self._transposed = rows, rows.T  # scipy takes longer to transpose than numpy for a small product
 
     @property
     def features(self) -> int:
@@ -42,7 +51,7 @@ class NodeProblem:
         """sum_n weight_n y_n x_n, one row for each row of weights."""
         if isinstance(self.signed, np.ndarray):
             return weights @ self.signed
-        return np.asarray((self.signed.T @ weights.T).T)
+        return np.asarray((self._transposed @ weights.T).T)
 
     def mean_losses(self, f: Array) -> Array:
         """The mean loss at every row of f."""
@@ -52,7 +61,7 @@ class NodeProblem:
         return self.C * float(self.mean_losses(f[None])[0]) + 0.5 * self.ridge * float(f @ f)
 
     def data_gradient(self, margins: Array) -> Array:
-        return np.asarray(self.weight * (self.signed.T @ self.loss.first(margins)))
+        return np.asarray(self.weight * (self._transposed @ self.loss.first(margins)))
 
     def hessian(self, margins: Array, ridge: float) -> Array:
         """(C/B) sum_n L''_n x_n x_n' + ridge I, dense."""
@@ -71,7 +80,7 @@ class NodeProblem:
 
     def hessian_product(self, margins: Array, v: Array, ridge: float) -> Array:
         w = self.weight * self.loss.second(margins)
-        return np.asarray(self.signed.T @ (w * (self.signed @ v)) + ridge * v)
+        return np.asarray(self._transposed @ (w * (self.signed @ v)) + ridge * v)
 
     def hessian_diagonal(self, margins: Array, ridge: float) -> Array:
         w = self.weight * self.loss.second(margins)

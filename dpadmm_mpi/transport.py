@@ -26,8 +26,8 @@ INTERRUPTED = 130  # exit code
 
 _ALARM = 1  # tag of its messages
 _SPINS = 2000  # tests with a yield in between before a waiting rank begins to sleep
-_NAP_SHARE = 0.2  # of the time waited so far, that a rank sleeps between two tests: what comes is noticed little later
-_SHORTEST_NAP, _LONGEST_NAP = 5e-5, 2e-3  # seconds
+_NAP_SHARE = 0.5  # of the time waited so far, that a rank sleeps between two tests: what comes is noticed little later
+_SHORTEST_NAP, _LONGEST_NAP = 2e-4, 2e-3  # seconds
 _LAST_WORDS = 0.5  # seconds in which the launcher forwards what was said, before it speaks itself
 
 
