@@ -150,10 +150,11 @@ class _Work:
         m, plan, d = self.machine, self.plan, self.d
         records = self.test_records
         stored = d * (3.0 * self.rows.density if self.rows.sparse else 1.0)  # numbers of a record; CSR: columns and places too
-        test = records * stored * (m.stream + COPIES_TEST * m.copy)  # blocks of it are copied
+        runs = len(plan.groups_of_runs[0])
+        test = records * stored * (m.stream + COPIES_TEST * m.copy / runs)  # blocks of it are copied
         if self._test_on_disk():
-            # The rows of a random split are everywhere in the file.
-            test += stored * (plan.total_records * COPIES_READ + records * COPIES_GATHER) * m.copy
+            # The rows of a random split are everywhere in the file; once for all runs.
+            test += stored * (plan.total_records * COPIES_READ + records * COPIES_GATHER) * m.copy / runs
         return test + CALLS_ROW * self.shared_call + plan.nodes * (5 * d + 20) * m.copy
 
     def node_setup(self) -> Array:

@@ -3,7 +3,6 @@
 The data sets must have been fetched (`dpadmm data fetch adult a9a`); without them their lines are left out.
 """
 
-import resource
 import time
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from common import Row
+from worker import peak_bytes
 
 from dpadmm_mpi.agreement import assign_owners
 from dpadmm_mpi.config import Config
@@ -85,7 +85,7 @@ def actual(config: Config) -> tuple[float, float]:
     watch = Watch()
     execute(config, Serial(), None, watch)
     times = np.array([watch.times[t] for t in sorted(watch.times)])[2::2]
-    return float(np.median(np.diff(times))) / 2.0 / config.runs, 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(np.median(np.diff(times))) / 2.0 / config.runs, peak_bytes()
 
 
 def compare(config: Config) -> tuple[Cost, float, float]:
