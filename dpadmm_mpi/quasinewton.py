@@ -18,7 +18,6 @@ from dpadmm_mpi.problem import SCALE_FLOOR, NodeProblem, Tilted
 
 Array = NDArray[np.float64]
 Product = Callable[[Array], Array]
-Pairs = list[tuple[Array, Array, Array]]  # step, change of the gradient, their product: one row, one number per solve
 
 EVALUATIONS = 60  # more than this, and the damped Newton method takes over
 HESSIAN_COST = 40  # evaluations that a Hessian at the current point costs, roughly, and about what is left after it
@@ -82,10 +81,9 @@ def _descend(
     here = np.arange(len(start))  # the solves that have not left
     f, margins = start.copy(), problem.margins(start)
     slopes = problem.loss.first(margins)
-    own_inverse: dict[int, Array] = {}  # of the solves that have taken a Hessian of their own
-    pairs: Pairs = []
+    hessian = _Inverse(inverse, f.shape)
     history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian
-    g_before = s = np.zeros_like(f)
+    g_before = direction = s = np.zeros_like(f)
     for _ in range(_ROUGH_EVALUATIONS if roughly else EVALUATIONS):
         data, pull = problem.weight * problem.weighted_sums(slopes), ridge * f
         g = data + pull + linear
@@ -95,31 +93,76 @@ def _descend(
         under_way = residual > TOLERANCE  # neither found nor no longer a number
         if not under_way.any():
             break
+        ascent = hessian.times(g)
         if history:
-            y = g - g_before
-            sy = np.vecdot(s, y)
-            pairs.append((s, y, np.where(sy > 0.0, sy, np.inf)))  # positive by convexity, but for round-off: inf drops it
+            ascent = hessian.learn(s, g - g_before, ascent + direction, g, ascent)
         history.append(residual)
         if np.count_nonzero(under_way) <= _CROWDED * len(here):
             stay = np.flatnonzero(under_way)
             here, under_way = here[stay], under_way[stay]
-            f, g, linear, margins = f[stay], g[stay], linear[stay], _rows(margins, stay)
-            pairs = [(s[stay], y[stay], sy[stay]) for s, y, sy in pairs]
+            f, g, ascent, linear, margins = f[stay], g[stay], ascent[stay], linear[stay], _rows(margins, stay)
             history = [residuals[stay] for residuals in history]
-            own_inverse = {new: own_inverse[old] for new, old in enumerate(stay.tolist()) if old in own_inverse}
+            hessian.keep(stay)
         if not roughly:
             for k in np.flatnonzero(under_way & _are_slow(history)).tolist():
-                own_inverse[k] = np.asarray(np.linalg.inv(problem.hessian(margins[k], ridge)), dtype=np.float64)
-                for _, _, products in pairs:
-                    products[k] = np.inf
+                ascent[k] = hessian.replace(k, problem.hessian(margins[k], ridge)) @ g[k]
                 for residuals in history[:-1]:
                     residuals[k] = np.nan
-        direction = -_bfgs(inverse, own_inverse, pairs, g)
-        direction[~under_way] = 0.0
+        direction = np.where(under_way[:, None], -ascent, 0.0)
         length, margins, slopes = _search(problem, margins, g, direction, f, linear, ridge)
         s, g_before = length[:, None] * direction, g
         f = f + s
     return found
+
+
+class _Inverse:
+    """The inverse Hessians H of the solves: a first one, corrected by every pair (s, y) of step and change of the gradient.
+
+    BFGS with the corrections multiplied out: with u = H y before the correction, it adds to H v
+        ((1 + y.u / s.y) (s.v) - u.v) / s.y  times s,  and  -(s.v) / s.y  times u.
+    """
+
+    def __init__(self, first: Product, shape: tuple[int, ...]) -> None:
+        self._first = first
+        self._own: dict[int, Array] = {}  # of the solves that have taken a Hessian of their own
+        self._s, self._u = np.empty((EVALUATIONS, *shape)), np.empty((EVALUATIONS, *shape))
+        self._weight = np.zeros((EVALUATIONS, shape[0]))  # 1 / s.y; 0: no correction
+        self._stretch = np.zeros((EVALUATIONS, shape[0]))  # 1 + y.u / s.y
+        self._pairs = 0
+
+    def times(self, v: Array) -> Array:
+        product = self._first(v)
+        for k, H in self._own.items():
+            product[k] = H @ v[k]
+        return product + self._corrections(slice(self._pairs), v) if self._pairs else product
+
+    def _corrections(self, which: slice, v: Array) -> Array:
+        s, u, weight = self._s[which], self._u[which], self._weight[which]
+        along = weight * np.vecdot(s, v)
+        of_s = self._stretch[which] * along - weight * np.vecdot(u, v)
+        return np.einsum("kr,krd->rd", of_s, s) - np.einsum("kr,krd->rd", along, u)
+
+    def learn(self, s: Array, y: Array, u: Array, v: Array, product: Array) -> Array:
+        """One more pair, with u = H y; what H v then is, from the product before."""
+        k, sy = self._pairs, np.vecdot(s, y)
+        convex = sy > 0.0  # but for round-off, or where a solve has come to its end
+        self._s[k], self._u[k] = s, u
+        self._weight[k] = np.where(convex, 1.0 / np.where(convex, sy, 1.0), 0.0)
+        self._stretch[k] = 1.0 + self._weight[k] * np.vecdot(y, u)
+        self._pairs += 1
+        return product + self._corrections(slice(k, k + 1), v)
+
+    def replace(self, k: int, H: Array) -> Array:
+        """Begin again with the inverse of this Hessian of solve k."""
+        self._own[k] = np.asarray(np.linalg.inv(H), dtype=np.float64)
+        self._weight[:, k] = 0.0
+        return self._own[k]
+
+    def keep(self, which: NDArray[np.int64]) -> None:
+        """Of these solves alone."""
+        self._s, self._u = self._s[:, which], self._u[:, which]
+        self._weight, self._stretch = self._weight[:, which], self._stretch[:, which]
+        self._own = {new: self._own[old] for new, old in enumerate(which.tolist()) if old in self._own}
 
 
 def _rows(values: Array, which: NDArray[np.int64]) -> Array:
@@ -133,22 +176,6 @@ def _are_slow(history: list[Array]) -> NDArray[np.bool_]:
         return np.zeros(len(history[0]), dtype=bool)
     fall_per_step = np.log(history[-1 - _LOOK_BACK] / history[-1]) / _LOOK_BACK
     return np.log(history[-1] / TOLERANCE) > HESSIAN_COST * fall_per_step
-
-
-def _bfgs(inverse: Product, own_inverse: dict[int, Array], pairs: Pairs, g: Array) -> Array:
-    """The inverse Hessians, corrected by the pairs (step, change of the gradient), times g: the two-loop recursion."""
-    q = g
-    coefficients = []
-    for s, y, sy in reversed(pairs):
-        a = np.vecdot(s, q) / sy
-        coefficients.append(a)
-        q = q - a[:, None] * y
-    corrected = inverse(q)
-    for k, H in own_inverse.items():
-        corrected[k] = H @ q[k]
-    for (s, y, sy), a in zip(pairs, reversed(coefficients), strict=True):
-        corrected += (a - np.vecdot(y, corrected) / sy)[:, None] * s
-    return corrected
 
 
 def _search(
