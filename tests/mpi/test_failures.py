@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import MPI_ENVIRONMENT, command, sentences
+from conftest import MPI_ENVIRONMENT, TIMEOUT, command, sentences
 
 from dpadmm_mpi import InputError, load
 
@@ -210,3 +210,17 @@ def test_interrupt_ends_the_job(config, write_toml, tmp_path, ranks):
     assert not load(tmp_path / "out.h5").complete
     if ranks is None:
         assert errors.decode().split("\n")[-2].startswith("dpadmm: stopped by SIGINT after iteration ")
+
+
+def test_a_read_only_folder_is_said(config, write_toml, tmp_path):
+    """Before anything is computed, and nothing appears beside the configuration."""
+    path, folder = write_toml(config()), tmp_path / "read-only"
+    folder.mkdir(mode=0o555)
+    words = [sys.executable, "-m", "dpadmm_mpi", "run", str(path), "-o", str(folder / "out.h5")]
+    if os.geteuid() == 0:  # who may write everywhere, unless the right to is taken away
+        words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *words]
+    process = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    assert process.returncode == 2
+    said = sentences(process)
+    assert said == [f"dpadmm: {folder}/out.h5 cannot be created (Permission denied); choose another place with -o"]
+    assert list(folder.iterdir()) == []
