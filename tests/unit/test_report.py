@@ -1,6 +1,7 @@
 """The page: whole, self-contained, correctly escaped; and opened in a real browser where there is one."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -177,6 +178,7 @@ def browser(tmp_path):
     """browser(*options): what chromium says on standard output. It finds no host, whatever it looks for."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
+        assert not os.environ.get("DPADMM_REQUIRE_BROWSER"), "a browser is required here, and there is none"
         pytest.skip("there is no chromium to open the page in")
     quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
     quiet += [
