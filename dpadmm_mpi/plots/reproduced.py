@@ -44,6 +44,8 @@ def _draw_panel(panel: Panel, axis: Any, results: Results, labels: Sequence[str]
         logarithmic(axis)
     if panel.log_x:
         logarithmic(axis, "x")
+    if panel.x is not None:
+        axis.margins(x=0.05)  # the points at the ends stay clear of the frame
     drawn = list(lines(panel, results))
     for line in drawn:
         handles[line.label] = _draw_line(line, axis, labels.index(line.label), len(labels), panel.x is not None)

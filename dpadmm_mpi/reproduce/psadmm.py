@@ -55,7 +55,9 @@ def _figure() -> Figure:
         remark="The claims hold with the noise of [S] Theorem 2. But that theorem takes every inner step for a sampled "
         "release, while the full gradient enters each of them unsampled; and its condition, epsilon <= c1 K S / M^2, "
         "excludes these budgets. A sound account gives the paper's noise for epsilon = 0.5 an epsilon above 1e7. With noise "
-        "that does give the budget, PS-ADMM is worse than DVP at the same total (epsilon, delta).",
+        "that does give the budget, PS-ADMM is worse than DVP at the same total (epsilon, delta). That PS-ADMM beats DVP at "
+        "the two smaller budgets depends on what the paper leaves open: with more inner steps, a smaller rho or a larger step "
+        "size, all of which let more noise in, and against DVP with a larger eta, DVP has the lower loss (table).",
         variations=(
             Variation("30 iterations", ("iterations=30",)),
             Variation("another split", ("seed=6",)),
