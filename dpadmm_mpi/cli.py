@@ -95,7 +95,7 @@ def check(
         if number:
             print()
         owner = assign_owners(plan.sizes, ranks, plan.graph.has_hub)
-        predicted = in_words(plan, owner, cost(plan, owner, look_at(dataset), measure(len(plan.groups_of_runs[0]))))
+        predicted = in_words(plan, owner, cost(plan, owner, look_at(dataset), measure))
         print(plan_report(plan, owner, plan.conditions(reference_norm, tau, beta), predicted))
     return 0
 

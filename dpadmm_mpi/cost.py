@@ -5,6 +5,7 @@ on the numbers, as the evaluations of a solve do, it is a typical one. How long 
 Right to a factor of two: scripts/bench/cost.py compares.
 """
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -81,9 +82,11 @@ def look_at(dataset: Dataset) -> Rows:
     return Rows(X.nnz / (X.shape[0] * X.shape[1]), sparse=True)
 
 
-def cost(plan: Plan, owner: Ints, rows: Rows, machine: Machine) -> Cost:
-    """The model: a pure function. `owner` has the rank of every place."""
-    work = _Work(plan, rows, machine)
+def cost(plan: Plan, owner: Ints, rows: Rows, measure: Callable[[int], Machine]) -> Cost:
+    """The model. `owner` has the rank of every place; measure(runs) tells what passes for so many runs at a time take."""
+    alone, runs = _Work(plan, rows, measure(1)), len(plan.groups_of_runs[0])
+    work = _Work(plan, rows, measure(runs), runs, alone)
+    machine = work.machine
     ranks = int(owner.max()) + 1
 
     def per_rank(of_nodes: Array, of_each: float, of_root: float) -> Array:
@@ -98,7 +101,7 @@ def cost(plan: Plan, owner: Ints, rows: Rows, machine: Machine) -> Cost:
     iteration = per_rank(
         work.node_step() + recorded * work.node_measure(), CALLS_ITERATION * work.shared_call, recorded * work.root_measure()
     )
-    setup = per_rank(work.node_setup(), 0.0, 0.0)
+    setup = per_rank(alone.node_setup(), 0.0, 0.0)
     memory = per_rank(work.node_bytes(), PROCESS + (COMPILER if work.compiles else 0.0), work.root_bytes())
     return Cost(on_cores(iteration), on_cores(setup), float(memory.max()), work.file_bytes())
 
@@ -106,12 +109,13 @@ def cost(plan: Plan, owner: Ints, rows: Rows, machine: Machine) -> Cost:
 class _Work:
     """Seconds and bytes of every node, (N,), and of rank 0. B records, d features, `entries` numbers stored of a shard."""
 
-    def __init__(self, plan: Plan, rows: Rows, machine: Machine) -> None:
-        self.plan, self.rows, self.machine = plan, rows, machine
+    def __init__(self, plan: Plan, rows: Rows, machine: Machine, runs: int = 1, alone: "_Work | None" = None) -> None:
+        self.plan, self.rows, self.machine, self.runs = plan, rows, machine, runs
+        self.alone = alone or self  # one run by itself: what is not shared
         self.B, self.d = plan.sizes.astype(np.float64), plan.features
         self.test_records = plan.total_records - float(self.B.sum())
         method = plan.config.algorithm.method
-        self.shared_call = machine.call / len(plan.groups_of_runs[0])
+        self.shared_call = machine.call / runs
         self.decentralised, self.curated = method in DECENTRALISED, method in CURATED
         self.exact = self.decentralised or method == "star-admm"
         d = self.d
@@ -150,7 +154,7 @@ class _Work:
         m, plan, d = self.machine, self.plan, self.d
         records = self.test_records
         stored = d * (3.0 * self.rows.density if self.rows.sparse else 1.0)  # numbers of a record; CSR: columns and places too
-        runs = len(plan.groups_of_runs[0])
+        runs = self.runs
         test = records * stored * (m.stream + COPIES_TEST * m.copy / runs)  # blocks of it are copied
         if self._test_on_disk():
             # The rows of a random split are everywhere in the file; once for all runs.
@@ -189,13 +193,20 @@ class _Work:
         return np.where(self.sparse, by_columns, weighted)
 
     def _solve(self) -> Array:
-        """An exact argmin, by batch.py, quasinewton.py or newton.py."""
+        """An exact argmin, by batch.py, quasinewton.py or newton.py; only the second solves runs side by side."""
+        one_by_one = np.where(self.small, self.alone._small_solve(), self.alone._newton_solve())
+        return np.where(self.kept, EVALUATIONS * self._evaluation(), one_by_one)
+
+    def _newton_solve(self) -> Array:
         m, d = self.machine, self.d
         factorised = self._hessian() + d**3 / 3.0 * m.product
         direction = factorised if d <= DENSE_HESSIAN else PRODUCTS * self._gradient()
-        newton = NEWTON_STEPS * (direction + self._gradient() + self.B * m.record + CALLS_EVALUATION * m.call)
+        return NEWTON_STEPS * (direction + self._gradient() + self.B * m.record + CALLS_EVALUATION * m.call)
+
+    def _small_solve(self) -> Array:
+        m, d = self.machine, self.d
         nodes_at_a_time = np.maximum(1.0, batch._CHUNK // (self.B * d))
-        together = NEWTON_STEPS * (
+        return NEWTON_STEPS * (
             self._gradient()
             + 3.0 * self.B * m.record
             + self.B * d * (2.5 * d * m.product + 4.0 * m.copy)  # small products are less efficient
@@ -203,7 +214,6 @@ class _Work:
             + 4.0 * m.matrix
             + CALLS_BATCH_STEP * m.call / nodes_at_a_time
         )
-        return np.where(self.small, together, np.where(self.kept, EVALUATIONS * self._evaluation(), newton))
 
     def _inner_loop(self, steps: int, noisy: bool) -> Array:
         """svrg.py: one full gradient, then steps on single records, laid out densely."""
@@ -218,13 +228,13 @@ class _Work:
         stored = np.where(self.sparse, 12.0, 8.0) * self.entries
         changes = self.small | (self.sparse & (not self.rows.sparse))
         kept = np.where(self.kept, 8.0 * d * d, 0.0)
-        state = 80.0 * d * len(self.plan.groups_of_runs[0])
+        state = 80.0 * d * self.runs
         return stored + np.where(changes, 8.0 * self.B * d, 0.0) + kept + state + NODE
 
     def root_bytes(self) -> float:
         width = 8.0 * self.d * (1.5 * self.rows.density if self.rows.sparse else 1.0)
         test = TEST_IN_MEMORY if self._test_on_disk() else self.test_records * width
-        solve = 0.0 if self.small.all() else PER_RECORD * float(self.B.max()) * len(self.plan.groups_of_runs[0])
+        solve = 0.0 if self.small.all() else PER_RECORD * float(self.B.max()) * self.runs
         return float(test + solve + self.file_bytes() / max(1, self.plan.config.runs))
 
     def file_bytes(self) -> float:

@@ -10,17 +10,16 @@ which Newton's method minimises for mu that falls to 0. For every y with |y_k| <
 
     objective(x) - minimum <= lambda1 ||A x||_1 - y.A x + ||grad f(x) + A'y|| ||x - x*||
 
-Rank 0 drives; the others answer with a row per node, which rank 0 adds up in node order: the same bits on every layout.
+Rank 0 drives.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.algorithms.curated import Settings
+from dpadmm_mpi.asking import Nodes, Question
 from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.measures import Optimum
 from dpadmm_mpi.newton import TOLERANCE, Point, minimise
@@ -35,25 +34,19 @@ SHRINK = 0.1  # of the barrier's weight from one centre to the next
 CENTRES = 40
 
 
-class _Ask(IntEnum):
-    STOP = 0
-    EVALUATE = 1  # sums of loss and gradient at the vector, which becomes the current point
-    HESSIAN = 2  # at the current point
-
-
 def curated_optimum(
     transport: Transport, problems: Sequence[NodeProblem], owner: Ints, sizes: Ints, settings: Settings
 ) -> Optimum | None:
     """x* and its objective on rank 0, None elsewhere."""
     objective = _Penalised(transport, problems, owner, sizes, settings)
     if transport.rank != 0:
-        objective.serve()
+        objective.nodes.serve()
         return None
     point, gap = _solve(objective, settings)
     objective.evaluate(np.zeros_like(point.f))
     at_zero = objective.mean_loss
     objective.evaluate(point.f)  # the one before may have been a trial of the line search
-    objective.ask(_Ask.STOP, point.f)
+    objective.nodes.stop()
     value = objective.mean_loss + settings.penalty(settings.A(point.f))
     if at_zero <= value:  # the centres come close to a kink, but not onto it
         return Optimum(np.zeros_like(point.f), at_zero)
@@ -78,26 +71,24 @@ def _solve(objective: "_Penalised", s: Settings) -> tuple[Point, float]:
     return point, gap
 
 
-@dataclass
 class _Penalised:
     """f(x) + sum_k phi((A x)_k), or + lambda1 ||A x||^2 / 2, as an objective for Newton's method."""
 
-    transport: Transport
-    problems: Sequence[NodeProblem]
-    owner: Ints  # of the nodes
-    sizes: Ints
-    settings: Settings
-    mu: float = 0.0
-    mean_loss: float = np.nan  # at the point last evaluated
-    _margins: list[Array] = field(default_factory=list)  # of this rank's nodes, at the current point
-
-    def __post_init__(self) -> None:
-        s = self.settings
-        self.mu = s.lambda1 if s.lambda1 > 0.0 else 1.0
+    def __init__(
+        self, transport: Transport, problems: Sequence[NodeProblem], owner: Ints, sizes: Ints, settings: Settings
+    ) -> None:
+        d = settings.features
+        self.sizes = sizes
+        self.settings = settings
+        self.mu = settings.lambda1 if settings.lambda1 > 0.0 else 1.0
+        self.mean_loss = np.nan  # at the point last evaluated
+        self._evaluation = Question(1 + d, _loss_and_gradient, moves=True)
+        self._hessian = Question(d * d, lambda problem, margins, _: problem.hessian(margins, 0.0).ravel())
+        self.nodes = Nodes(transport, problems, owner, (self._evaluation, self._hessian))
 
     def evaluate(self, f: Array) -> Point:
         s = self.settings
-        rows = self.ask(_Ask.EVALUATE, f)
+        rows = self.nodes.ask(self._evaluation, f)
         totals = rows.sum(axis=0) / s.records
         self.mean_loss = float(totals[0])
         value, slopes, curvatures = self._penalty(s.A(f))
@@ -109,7 +100,7 @@ class _Penalised:
 
     def direction(self, point: Point) -> Array:
         d = len(point.f)
-        rows = self.ask(_Ask.HESSIAN, point.f)
+        rows = self.nodes.ask(self._hessian, point.f)
         H = (self.sizes @ rows).reshape(d, d) / self.settings.records
         H += self.settings.A.gram(self._penalty(self.settings.A(point.f))[2])
         H.flat[:: d + 1] += 1e-15 * H.diagonal().max()  # directions that neither the records nor A see
@@ -136,29 +127,7 @@ class _Penalised:
         value = lambda1 * s - mu * np.log(2.0 * s * mu / lambda1)  # s^2 - z^2 = 2 s mu / lambda1
         return float(value.sum()), lambda1**2 * z / (mu + r), lambda1**2 * mu / (r * (mu + r))
 
-    def ask(self, what: _Ask, vector: Array) -> Array:
-        self.transport.broadcast((what, vector))
-        rows = self.transport.gather(self._answer(what, vector), self.owner)
-        assert rows is not None
-        return rows
 
-    def serve(self) -> None:
-        what = None
-        while what != _Ask.STOP:
-            what, vector = self.transport.broadcast(None)
-            self.transport.gather(self._answer(what, vector), self.owner)
-
-    def _answer(self, what: _Ask, vector: Array) -> Array:
-        """One row per node of this rank, which may be none."""
-        d = len(vector)
-        if what == _Ask.EVALUATE:
-            self._margins = [np.asarray(p.signed @ vector) for p in self.problems]
-            rows = [
-                np.append(np.sum(p.loss.value(m)), p.signed.T @ p.loss.first(m))
-                for p, m in zip(self.problems, self._margins, strict=True)
-            ]
-            return np.array(rows).reshape(-1, 1 + d)
-        if what == _Ask.HESSIAN:
-            rows = [p.hessian(m, 0.0).ravel() for p, m in zip(self.problems, self._margins, strict=True)]
-            return np.array(rows).reshape(-1, d * d)
-        return np.zeros((len(self.problems), 1))
+def _loss_and_gradient(problem: NodeProblem, margins: Array, f: Array) -> Array:
+    """Their sums over the records."""
+    return np.append(np.sum(problem.loss.value(margins)), problem.signed.T @ problem.loss.first(margins))

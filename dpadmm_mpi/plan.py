@@ -28,7 +28,8 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SIDE_BY_SIDE = 16  # runs at most: more would hardly make a pass over the records cheaper for each
-STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states
+STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states,
+RECORD_NUMBERS = 1 << 22  # or one for each record of the largest shard: a solve has a few vectors of these
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Plan(ABC):
     def groups_of_runs(self) -> list[range]:
         """The runs that go side by side and share every pass over the records; by the configuration alone, not the layout."""
         runs = self.config.runs
-        size = max(1, min(SIDE_BY_SIDE, STATE_NUMBERS // (self.nodes * self.features)))
+        size = min(STATE_NUMBERS // (self.nodes * self.features), RECORD_NUMBERS // int(self.sizes.max()))
+        size = max(1, min(SIDE_BY_SIDE, size))
         return [range(first, min(first + size, runs)) for first in range(0, runs, size)]
 
     @property

@@ -88,6 +88,11 @@ class NodeProblem:
             return np.einsum("ni,ni,n->i", self.signed, self.signed, w) + ridge
         return np.asarray(self.signed.multiply(self.signed).T @ w + ridge)
 
+    def curvature_bounds(self) -> Array:
+        """What no diagonal of the data's Hessian exceeds: (C/B) c1 sum_n x_n^2."""
+        squares = self.signed**2 if isinstance(self.signed, np.ndarray) else self.signed.multiply(self.signed)
+        return np.asarray(self.weight * self.loss.c1 * squares.sum(axis=0), dtype=np.float64).ravel()
+
     def argmin(self, linear: Array, quadratic: float, start: Array) -> Point:
         """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2"""
         return minimise(Tilted(self, linear, self.ridge + quadratic), start)

@@ -52,6 +52,9 @@ def reference(problem: NodeProblem) -> Reference:
     margins = np.zeros(problem.signed.shape[0])
     with np.errstate(over="ignore", invalid="ignore"):
         diagonal = problem.hessian_diagonal(margins, problem.ridge)
+        if not diagonal.all():  # without a ridge: a column of zeros, which nothing moves, or a loss that is straight at zero
+            steepest = problem.curvature_bounds() + problem.ridge
+            diagonal = np.where(steepest > 0.0, steepest, 1.0)
         near = _descend(problem, lambda g: g / diagonal, zero, problem.ridge, zero, roughly=True)
         if near.residual[0] < np.inf:
             margins = problem.margins(near.f)[0]
@@ -62,7 +65,8 @@ def reference(problem: NodeProblem) -> Reference:
 def argmin(problem: NodeProblem, kept: Reference, linear: Array, quadratic: float, start: Array) -> Solutions:
     """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2 for every row of `linear`, from that row of `start`."""
     ridge = problem.ridge + quadratic
-    with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in the damped method, and there in a residual
+    # Overflow ends in the damped method, and there in a residual; a solve at its end may have a residual of 0.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         found = _descend(problem, kept.inverse(ridge), linear, ridge, start)
     for k in np.flatnonzero(~(found.residual <= TOLERANCE)):
         point = minimise(Tilted(problem, linear[k], ridge), found.f[k] if found.residual[k] < np.inf else start[k])
@@ -206,6 +210,8 @@ def _search(
         closer = np.where(high < np.inf, low + share * (high - low), 3.0 * length)
         length = np.where(steep, closer, length)
         at = margins + length[:, None] * along
+    else:
+        slopes = problem.loss.first(at)
     return length, at, slopes
 
 

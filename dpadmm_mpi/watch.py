@@ -100,7 +100,8 @@ def _read(file: h5py.File, path: Path) -> Snapshot:
     begun = np.flatnonzero((counts > 0) & (counts < len(iteration)))
     if not len(begun):  # all that have begun are at their end
         begun = np.flatnonzero(counts) if counts.any() else np.zeros(1, dtype=np.int64)
-    group, rows = range(int(begun[0]), int(begun[-1]) + 1), int(counts[begun].min())
+    begun = begun[counts[begun] == counts[begun[0]]]  # groups go in order: while a file is extended, the first is under way
+    group, rows = range(int(begun[0]), int(begun[-1]) + 1), int(counts[begun[0]])
     some = slice(group.start, group.stop)
     # Of the runs in a group every one has the same share of the seconds.
     shares = compute[group.start, :rows], file["timing/wait_seconds"][group.start, :rows]

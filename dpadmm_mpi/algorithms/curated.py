@@ -201,7 +201,9 @@ class Curated:
             gradient = gradient + gaussian_noise(s.seed, run, s.nodes, t, s.noise_std, s.features)
         c = follow(c, primal_step(c, splitting_step(c, s), gradient, s), s)
         if not np.abs(c.x).max() < DIVERGED:
-            raise RunError(f'iteration {t}: x grows without bound; lower algorithm.eta or set algorithm.gamma = "auto"')
+            raise RunError(
+                f'run {run + 1}, iteration {t}: x grows without bound; lower algorithm.eta or set algorithm.gamma = "auto"'
+            )
         return c
 
 

@@ -149,7 +149,7 @@ class Decentralised:
             e = np.stack([noise(s.seed, run, self.nodes, t, s.alpha[t, self.nodes], s.features) for run in runs])
         factor = perturbation.objective_factor(eta, self.degree)
         argmin, residuals = data_step(self.problems, state, eta, self.degree, factor * e)
-        refuse_inexact(residuals, self.nodes, t)
+        refuse_inexact(residuals, runs, self.nodes, t)
         return (argmin + e if perturbation.on_release else argmin), residuals
 
     def _at(self, schedule: Array, t: int) -> Array:

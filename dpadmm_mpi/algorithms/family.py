@@ -55,12 +55,12 @@ def starting_points(init: str, seed: int, runs: range, places: Ints, features: i
     return points
 
 
-def refuse_inexact(residuals: Array, nodes: Ints, t: int) -> None:
+def refuse_inexact(residuals: Array, runs: range, nodes: Ints, t: int) -> None:
     """Residuals are (runs, nodes). The privacy proofs are about the exact argmin (SPEC 8.5)."""
     failed = np.argwhere(~(residuals <= TOLERANCE))
     if len(failed):
         r, k = failed[0]
         raise RunError(
-            f"node {nodes[k]}, iteration {t}: the local solve stopped at a relative KKT residual of "
+            f"run {runs[r] + 1}, node {nodes[k]}, iteration {t}: the local solve stopped at a relative KKT residual of "
             f"{residuals[r, k]:.1e}, above {TOLERANCE:.0e}; scale the features or raise problem.rho or algorithm.eta"
         )

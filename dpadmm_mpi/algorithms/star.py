@@ -102,7 +102,7 @@ class Star:
         primal, residual, own = state.primal.copy(), state.residual.copy(), self.providers
         if self.settings.inner is None:
             primal[:, :own], residuals = self._exact(state)
-            refuse_inexact(residuals, self.places, t)
+            refuse_inexact(residuals, runs, self.places, t)
             residual[:, :own, 0] = np.fmax(residual[:, :own, 0], residuals)
         else:
             for r, run in enumerate(runs):
@@ -138,5 +138,5 @@ class Star:
         noise = generator(s.seed, Purpose.INNER_NOISE, run, node, t)
         x = inner_loop(inner, problem, state.primal[r, k], state.dual[r, k], state.server[r, k], chosen, noise)
         if not np.abs(x).max() < DIVERGED:
-            raise RunError(f"node {node}, iteration {t}: the inner steps diverged; lower algorithm.eta")
+            raise RunError(f"run {run + 1}, node {node}, iteration {t}: the inner steps diverged; lower algorithm.eta")
         return x

@@ -94,7 +94,7 @@ def over_privacy(request: Request, measure: str) -> Any:
             totals.append(cost[rows][-1])
         else:
             end = np.nanmean(result[measure][:, last_row(result)[0]])
-            ranges.append((np.array([end]), np.array([end])))
+            ranges.append((np.array([end, end]),) * 2)  # a level, which has no start
             axis.axhline(end, **{**look, "label": in_lines(f"{look['label']} (not private; at the end)")})
     if spans(totals):
         logarithmic(axis, "x")

@@ -1,6 +1,5 @@
 """Getting the results of a figure: its data, and the variants that are not there yet, as many at a time as there are cores."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from dpadmm_mpi.data.cache import is_fetched
 from dpadmm_mpi.data.catalogue import CATALOGUE
 from dpadmm_mpi.data.fetch import fetch
 from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.launch import usable_cores
 from dpadmm_mpi.results import Result, load
 
 
@@ -81,7 +81,7 @@ def _is_done(path: Path, config: Config) -> bool:
 def _run_all(commands: Sequence[Sequence[str]], title: str) -> None:
     from tqdm import tqdm
 
-    with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(max_workers=len(usable_cores())) as pool:
         bar = tqdm(pool.map(_run, commands), total=len(commands), desc=title, unit="curve", disable=None, leave=False)
         failures = [failure for failure in bar if failure]
     if failures:

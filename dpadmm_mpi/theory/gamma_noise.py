@@ -154,7 +154,8 @@ def _epsilon_of(probability: Array, first: int, spacing: float, delta: float) ->
     mass = np.cumsum(probability[::-1])[::-1]  # of this loss and all above; it falls
     highest = _first_below(mass, delta)  # epsilon is at most this loss
     # The expectation is at least half of the mass one unit of loss higher up, so epsilon is at most that far below the loss
-    # with a mass of two delta. What lies above all but a trifle of the mass counts in full: rounded up.
+    # with a mass of two delta; on a grid coarser than that it comes out larger, never smaller. What lies above all but a
+    # trifle of the mass counts in full: rounded up.
     lowest = max(0, _first_below(mass, 2.0 * delta) - int(1.0 / spacing) - 1)
     top = _first_below(mass, TRIFLE * delta)
     probability, mass, first, highest = probability[lowest:top], mass[lowest:top], first + lowest, highest - lowest

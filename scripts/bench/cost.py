@@ -92,7 +92,7 @@ def compare(config: Config) -> tuple[Cost, float, float]:
     plan, dataset = make_plan(config)
     assert len(plan.groups_of_runs) == 1  # so that every time is one of all runs
     owner = assign_owners(plan.sizes, 1, plan.graph.has_hub)
-    return cost(plan, owner, look_at(dataset), measure(config.runs)), *actual(config)
+    return cost(plan, owner, look_at(dataset), measure), *actual(config)
 
 
 def rows(rounds: int) -> list[Row]:

@@ -219,7 +219,7 @@ def test_an_inexact_solve_stops_the_run_with_node_iteration_and_residual(config,
         return found, residuals
 
     monkeypatch.setattr(Problems, "argmins", one_step_for_node_2_in_iteration_2)
-    with pytest.raises(RunError, match=r"node 2, iteration 2: .* relative KKT residual of \d\.\de-\d+, above 1e-10"):
+    with pytest.raises(RunError, match=r"run 1, node 2, iteration 2: .* relative KKT residual of \d\.\de-\d+, above 1e-10"):
         dpadmm_mpi.run(config())
 
 

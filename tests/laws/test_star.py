@@ -227,7 +227,7 @@ def test_the_ends_of_the_ranges(method, delta, extreme):
 
 def test_divergence_is_one_sentence(monkeypatch):
     monkeypatch.setattr("dpadmm_mpi.algorithms.star.inner_loop", lambda inner, problem, start, *rest: start * np.inf)
-    with pytest.raises(RunError, match="node 0, iteration 1: the inner steps diverged"):
+    with pytest.raises(RunError, match="run 1, node 0, iteration 1: the inner steps diverged"):
         dpadmm_mpi.run(configuration("s-admm", "uniform"))
 
 

@@ -43,7 +43,7 @@ every_family = pytest.mark.parametrize("raw", FAMILIES, ids=lambda raw: raw["alg
 
 def predict(raw: dict[str, Any], *overrides: str, ranks: int = 1, rows: Rows = DENSE, machine: Machine = MACHINE) -> Cost:
     plan, _ = make_plan(_config(raw, *overrides))
-    return cost(plan, assign_owners(plan.sizes, ranks, plan.graph.has_hub), rows, machine)
+    return cost(plan, assign_owners(plan.sizes, ranks, plan.graph.has_hub), rows, lambda runs: machine)
 
 
 def _config(raw: dict[str, Any], *overrides: str) -> Config:

@@ -93,6 +93,21 @@ def test_a_kept_factorisation_far_from_the_solution(rng):
     assert relative_gradient(X, LOGISTIC, found.f[0], linear, 2.0 + 1e-6) <= 2 * TOLERANCE
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
+@pytest.mark.parametrize("sparse_rows", [False, True])
+def test_a_reference_without_a_ridge(rng, loss, sparse_rows):
+    """A column of zeros, and losses that are straight at zero: the kept Hessian is one near the minimum all the same."""
+    X = rows(rng, 1500, 20, 0.5)
+    X[:, 3] = 0.0
+    problem = NodeProblem(sparse.csr_matrix(X) if sparse_rows else X, loss, 1.0, 0.0)
+    kept = quasinewton.reference(problem)
+    assert kept.curvatures.max() > 0.0
+    linear, start = rng.standard_normal((3, 20)) * 0.01, np.zeros((3, 20))
+    start[0] = quasinewton.argmin(problem, kept, linear[:1], 0.1, start[:1]).f[0]  # one at its end from the beginning
+    found = quasinewton.argmin(problem, kept, linear, 0.1, start)
+    assert found.residual.max() <= TOLERANCE
+
+
 def test_the_damped_method_takes_over_where_the_kept_factorisation_fails(rng, monkeypatch):
     X = rows(rng, 900, 70, 1.0)
     problem = NodeProblem(X, LOGISTIC, C, RIDGE)

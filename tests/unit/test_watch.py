@@ -72,6 +72,16 @@ def test_a_snapshot_of_runs_that_go_side_by_side(unfinished):
     assert "6 s per iteration, 0:01:12 left" in shown
 
 
+def test_of_a_file_that_is_extended_the_group_under_way_is_shown(unfinished):
+    """Runs 1 and 2 are ahead of the third, which the earlier part has left where it ended."""
+    with h5py.File(unfinished, "r+") as file:
+        for name in ("loss", "timing/compute_seconds", "timing/wait_seconds"):
+            file[name][...] = file[name][1:2]
+            file[name][2, ROWS - 3 :] = np.nan
+    seen = look(unfinished)
+    assert (seen.group, seen.iteration) == (range(2), ROWS - 1)
+
+
 @pytest.mark.parametrize(
     ("name", "titles"),
     [
