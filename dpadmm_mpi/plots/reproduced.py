@@ -44,14 +44,14 @@ def _draw_panel(panel: Panel, axis: Any, results: Results, labels: Sequence[str]
         logarithmic(axis)
     if panel.log_x:
         logarithmic(axis, "x")
-    if panel.x is not None:
-        axis.margins(x=0.05)  # the points at the ends stay clear of the frame
     drawn = list(lines(panel, results))
     for line in drawn:
         handles[line.label] = _draw_line(line, axis, labels.index(line.label), len(labels), panel.x is not None)
     if panel.measure == "loss" and panel.x is None and not panel.log_y:
         _leave_out_the_start(axis, drawn)
     caption(axis, panel.title, panel.x_title)
+    if panel.x is not None:
+        axis.margins(x=0.05)  # the points at the ends stay clear of the frame
     return handles
 
 
