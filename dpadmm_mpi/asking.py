@@ -61,6 +61,6 @@ class Nodes:
         """One row per node of this rank, which may have none."""
         question = self._questions[number]
         if question.moves:
-            self._margins = [np.asarray(problem.signed @ vector) for problem in self._problems]
+            self._margins = [problem.margins(vector[None])[0] for problem in self._problems]
         rows = [question.answer(p, margins, vector) for p, margins in zip(self._problems, self._margins, strict=True)]
         return np.array(rows).reshape(-1, question.width)

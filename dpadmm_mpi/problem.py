@@ -1,7 +1,7 @@
 """One node's objective O_i (SPEC 1) and the exact argmin of it plus a linear and a quadratic term."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,22 @@ from dpadmm_mpi.newton import Point, conjugate_gradients, minimise
 Array = NDArray[np.float64]
 
 DENSE_HESSIAN = 2000  # features up to which a d x d Hessian is formed and factorised
+IN_CACHE = 1 << 19  # numbers of a shard, up to which it stays in the processor's cache from one pass to the next
+BLOCK = 1 << 17  # numbers of a larger one, that both passes of a step are over before the next ones are fetched
+FEW = 3  # vectors that are multiplied with the records faster one by one than together
+LONG = 64  # features from which numpy fetches a record in one go, and three times as fast as BLAS fetches several
 HESSIAN_ROWS = 1024  # weighted at a time: the copy stays in the processor's cache, and a shard is in memory once
 
 # Round-off in a mean over records weighted with C: a gradient whose terms are all below this share of C is noise.
 SCALE_FLOOR = 1e-5
+
+
+class Step(NamedTuple):
+    """Where margins come to along some directions."""
+
+    change: Array  # what a whole step adds to the margins
+    margins: Array  # after it
+    sums: Array  # sum_n L'_n y_n x_n there
 
 
 class NodeProblem:
@@ -35,7 +47,8 @@ class NodeProblem:
 
     @signed.setter
     def signed(self, rows: Any) -> None:
-        self._signed, self._transposed = rows, rows.T  # scipy takes longer to transpose than numpy for a small product
+        self._signed = rows
+        self._blocks = _blocks(rows)
 
     @property
     def features(self) -> int:
@@ -43,15 +56,26 @@ class NodeProblem:
 
     def margins(self, f: Array) -> Array:
         """y_n f.x_n of all records, one row for each row of f."""
-        if isinstance(self.signed, np.ndarray):
-            return f @ self.signed.T
-        return np.asarray((self.signed @ f.T).T)
+        return _joined([block.margins(f) for block in self._blocks])
+
+    def zero_margins(self, count: int) -> Array:
+        """Those of `count` rows of zeros."""
+        B = self.signed.shape[0]
+        # Laid out in memory as the products with the records are.
+        return np.zeros((count, B)) if isinstance(self.signed, np.ndarray) or count <= FEW else np.zeros((B, count)).T
 
     def weighted_sums(self, weights: Array) -> Array:
         """sum_n weight_n y_n x_n, one row for each row of weights."""
-        if isinstance(self.signed, np.ndarray):
-            return weights @ self.signed
-        return np.asarray((self._transposed @ weights.T).T)
+        return np.asarray(sum(block.weighted_sums(weights[:, block.part]) for block in self._blocks))
+
+    def step(self, margins: Array, directions: Array) -> Step:
+        """A whole step along every row of `directions`; the records come from the memory once, not twice."""
+        changes, after, sums = list[Array](), list[Array](), np.zeros_like(directions)
+        for block in self._blocks:
+            changes.append(block.margins(directions))
+            after.append(margins[:, block.part] + changes[-1])
+            sums += block.weighted_sums(self.loss.first(after[-1]))
+        return Step(_joined(changes), _joined(after), sums)
 
     def mean_losses(self, f: Array) -> Array:
         """The mean loss at every row of f."""
@@ -61,7 +85,7 @@ class NodeProblem:
         return self.C * float(self.mean_losses(f[None])[0]) + 0.5 * self.ridge * float(f @ f)
 
     def data_gradient(self, margins: Array) -> Array:
-        return np.asarray(self.weight * (self._transposed @ self.loss.first(margins)))
+        return self.weight * self.weighted_sums(self.loss.first(margins)[None])[0]
 
     def hessian(self, margins: Array, ridge: float) -> Array:
         """(C/B) sum_n L''_n x_n x_n' + ridge I, dense."""
@@ -80,7 +104,7 @@ class NodeProblem:
 
     def hessian_product(self, margins: Array, v: Array, ridge: float) -> Array:
         w = self.weight * self.loss.second(margins)
-        return np.asarray(self._transposed @ (w * (self.signed @ v)) + ridge * v)
+        return self.weighted_sums(w * self.margins(v[None]))[0] + ridge * v
 
     def hessian_diagonal(self, margins: Array, ridge: float) -> Array:
         w = self.weight * self.loss.second(margins)
@@ -108,7 +132,7 @@ class Tilted:
 
     def evaluate(self, f: Array) -> Point:
         problem = self.problem
-        margins = np.asarray(problem.signed @ f)
+        margins = problem.margins(f[None])[0]
         terms = (
             problem.weight * float(np.sum(problem.loss.value(margins))),
             0.5 * self.ridge * float(f @ f),
@@ -133,3 +157,57 @@ class Tilted:
             problem.hessian_diagonal(margins, self.ridge),
             point,
         )
+
+
+class _Block(NamedTuple):
+    """Some of a node's records: views, not copies."""
+
+    part: slice
+    rows: Any
+    transposed: Any  # scipy takes longer to transpose than numpy for a small product
+    fetch: bool  # dense, and not in the cache
+
+    def margins(self, f: Array) -> Array:
+        dense = isinstance(self.rows, np.ndarray)
+        if self.fetch:
+            first = np.vecdot(self.rows, f[0])[None]
+            return first if len(f) == 1 else np.concatenate([first, f[1:] @ self.transposed])
+        if len(f) <= FEW:
+            return _one_by_one(self.rows, f)
+        return f @ self.transposed if dense else np.asarray((self.rows @ f.T).T)
+
+    def weighted_sums(self, weights: Array) -> Array:
+        if len(weights) <= FEW:
+            return _one_by_one(self.transposed, weights)
+        return weights @ self.rows if isinstance(self.rows, np.ndarray) else np.asarray((self.transposed @ weights.T).T)
+
+
+def _joined(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+def _one_by_one(matrix: Any, vectors: Array) -> Array:
+    if len(vectors) == 1:
+        return np.asarray((matrix @ vectors[0])[None])
+    return np.stack([matrix @ vector for vector in vectors])
+
+
+def _blocks(rows: Any) -> list[_Block]:
+    B, d = rows.shape
+    dense = isinstance(rows, np.ndarray)
+    numbers = rows.size if dense else rows.nnz
+    if numbers <= IN_CACHE:
+        return [_Block(slice(0, B), rows, rows.T, fetch=False)]
+    count = max(1, B * BLOCK // numbers)
+    blocks = []
+    for first in range(0, B, count):
+        part = slice(first, min(first + count, B))
+        some = rows[part] if dense else _csr_rows(rows, part)
+        blocks.append(_Block(part, some, some.T, fetch=dense and d >= LONG))
+    return blocks
+
+
+def _csr_rows(rows: Any, part: slice) -> Any:
+    entries = slice(rows.indptr[part.start], rows.indptr[part.stop])
+    content = (rows.data[entries], rows.indices[entries], rows.indptr[part.start : part.stop + 1] - entries.start)
+    return type(rows)(content, shape=(part.stop - part.start, rows.shape[1]))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.newton import TOLERANCE, minimise
-from dpadmm_mpi.problem import SCALE_FLOOR, NodeProblem, Tilted
+from dpadmm_mpi.problem import FEW, SCALE_FLOOR, NodeProblem, Tilted
 
 Array = NDArray[np.float64]
 Product = Callable[[Array], Array]
@@ -49,8 +49,8 @@ class Reference(NamedTuple):
 def reference(problem: NodeProblem) -> Reference:
     """The Hessian at the end of a short descent from zero, which starts with the diagonal there."""
     zero = np.zeros((1, problem.features))
-    margins = np.zeros(problem.signed.shape[0])
-    with np.errstate(over="ignore", invalid="ignore"):
+    margins = problem.zero_margins(1)[0]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         diagonal = problem.hessian_diagonal(margins, problem.ridge)
         if not diagonal.all():  # without a ridge: a column of zeros, which nothing moves, or a loss that is straight at zero
             steepest = problem.curvature_bounds() + problem.ridge
@@ -74,6 +74,18 @@ def argmin(problem: NodeProblem, kept: Reference, linear: Array, quadratic: floa
     return found
 
 
+class _Points(NamedTuple):
+    """Where the solves are, one in each row."""
+
+    f: Array
+    margins: Array
+    gradient: Array
+    residual: Array
+
+    def at(self, which: NDArray[np.int64]) -> "_Points":
+        return _Points(self.f[which], _rows(self.margins, which), self.gradient[which], self.residual[which])
+
+
 def _descend(
     problem: NodeProblem, inverse: Product, linear: Array, ridge: float, start: Array, roughly: bool = False
 ) -> Solutions:
@@ -81,138 +93,140 @@ def _descend(
 
     A solve that has come to its end stays where it is, and leaves when enough of them are to make the others faster.
     """
-    found = Solutions(start.copy(), np.full(len(start), np.nan))
+    found = Solutions(np.empty_like(start), np.empty(len(start)))
     here = np.arange(len(start))  # the solves that have not left
-    f, margins = start.copy(), problem.margins(start)
-    slopes = problem.loss.first(margins)
-    hessian = _Inverse(inverse, f.shape)
+    _, margins, sums = problem.step(problem.zero_margins(len(start)), start)
+    now = _points(problem, linear, ridge, start, margins, sums)
+    hessian = _Inverse(inverse, start.shape)
     history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian
-    g_before = direction = s = np.zeros_like(f)
+    before, direction = now, np.zeros_like(start)
     for _ in range(_ROUGH_EVALUATIONS if roughly else EVALUATIONS):
-        data, pull = problem.weight * problem.weighted_sums(slopes), ridge * f
-        g = data + pull + linear
-        scale = np.maximum(_norms(data) + _norms(pull) + _norms(linear), SCALE_FLOOR * problem.C)
-        residual = np.where(scale < np.inf, _norms(g) / scale, np.nan)
-        found.f[here], found.residual[here] = f, residual
-        under_way = residual > TOLERANCE  # neither found nor no longer a number
-        if not under_way.any():
+        under_way = now.residual > TOLERANCE  # neither found nor no longer a number
+        left = np.count_nonzero(under_way)
+        if not left:
             break
-        ascent = hessian.times(g)
+        ascent = hessian.times(now.gradient)
         if history:
-            ascent = hessian.learn(s, g - g_before, ascent + direction, g, ascent)
-        history.append(residual)
-        if np.count_nonzero(under_way) <= _CROWDED * len(here):
+            ascent = hessian.learn(now.f - before.f, now.gradient - before.gradient, ascent + direction, now.gradient, ascent)
+        history.append(now.residual)
+        if left <= _CROWDED * len(here):
+            found.f[here], found.residual[here] = now.f, now.residual
             stay = np.flatnonzero(under_way)
-            here, under_way = here[stay], under_way[stay]
-            f, g, ascent, linear, margins = f[stay], g[stay], ascent[stay], linear[stay], _rows(margins, stay)
+            here, under_way, now, ascent, linear = here[stay], under_way[stay], now.at(stay), ascent[stay], linear[stay]
             history = [residuals[stay] for residuals in history]
             hessian.keep(stay)
-        if not roughly:
+        if not roughly and len(history) > _LOOK_BACK:
             for k in np.flatnonzero(under_way & _are_slow(history)).tolist():
-                ascent[k] = hessian.replace(k, problem.hessian(margins[k], ridge)) @ g[k]
+                ascent[k] = hessian.replace(k, problem.hessian(now.margins[k], ridge)) @ now.gradient[k]
                 for residuals in history[:-1]:
                     residuals[k] = np.nan
-        direction = np.where(under_way[:, None], -ascent, 0.0)
-        length, margins, slopes = _search(problem, margins, g, direction, f, linear, ridge)
-        s, g_before = length[:, None] * direction, g
-        f = f + s
+        direction = -ascent
+        direction[~under_way] = 0.0
+        before, now = now, _search(problem, now, direction, linear, ridge)
+    found.f[here], found.residual[here] = now.f, now.residual
     return found
+
+
+def _points(problem: NodeProblem, linear: Array, ridge: float, f: Array, margins: Array, sums: Array) -> _Points:
+    """Gradients and their norms relative to those of their terms, where sum_n L'_n y_n x_n is known."""
+    data, pull = problem.weight * sums, ridge * f
+    gradient = data + pull + linear
+    scale = np.maximum(_norms(data) + _norms(pull) + _norms(linear), SCALE_FLOOR * problem.C)
+    return _Points(f, margins, gradient, np.where(scale < np.inf, _norms(gradient) / scale, np.nan))
 
 
 class _Inverse:
     """The inverse Hessians H of the solves: a first one, corrected by every pair (s, y) of step and change of the gradient.
 
-    BFGS with the corrections multiplied out: with u = H y before the correction, it adds to H v
-        ((1 + y.u / s.y) (s.v) - u.v) / s.y  times s,  and  -(s.v) / s.y  times u.
+    BFGS, in its symmetric form: with u = H y before the correction, H becomes H - (p z' + z p'), where
+        p = s / sqrt(s.y),  z = u / sqrt(s.y) - (1 + y.u / s.y) p / 2.
     """
 
     def __init__(self, first: Product, shape: tuple[int, ...]) -> None:
+        solves, d = shape
         self._first = first
         self._own: dict[int, Array] = {}  # of the solves that have taken a Hessian of their own
-        self._s, self._u = np.empty((EVALUATIONS, *shape)), np.empty((EVALUATIONS, *shape))
-        self._weight = np.zeros((EVALUATIONS, shape[0]))  # 1 / s.y; 0: no correction
-        self._stretch = np.zeros((EVALUATIONS, shape[0]))  # 1 + y.u / s.y
-        self._pairs = 0
+        self._pairs = np.empty((solves, 2 * EVALUATIONS, d))  # p, z, p, z, ...; zeros: no correction
+        self._count = 0
 
     def times(self, v: Array) -> Array:
         product = self._first(v)
         for k, H in self._own.items():
             product[k] = H @ v[k]
-        return product + self._corrections(slice(self._pairs), v) if self._pairs else product
-
-    def _corrections(self, which: slice, v: Array) -> Array:
-        s, u, weight = self._s[which], self._u[which], self._weight[which]
-        along = weight * np.vecdot(s, v)
-        of_s = self._stretch[which] * along - weight * np.vecdot(u, v)
-        return np.einsum("kr,krd->rd", of_s, s) - np.einsum("kr,krd->rd", along, u)
+        return product - _corrections(self._pairs[:, : self._count], v) if self._count else product
 
     def learn(self, s: Array, y: Array, u: Array, v: Array, product: Array) -> Array:
         """One more pair, with u = H y; what H v then is, from the product before."""
-        k, sy = self._pairs, np.vecdot(s, y)
-        convex = sy > 0.0  # but for round-off, or where a solve has come to its end
-        self._s[k], self._u[k] = s, u
-        self._weight[k] = np.where(convex, 1.0 / np.where(convex, sy, 1.0), 0.0)
-        self._stretch[k] = 1.0 + self._weight[k] * np.vecdot(y, u)
-        self._pairs += 1
-        return product + self._corrections(slice(k, k + 1), v)
+        sy = np.vecdot(s, y)
+        weight = np.where(sy > 0.0, 1.0 / sy, 0.0)  # 0: round-off, or the solve has come to its end
+        new = self._pairs[:, self._count : self._count + 2]
+        root = np.sqrt(weight)[:, None]
+        new[:, 0] = root * s
+        new[:, 1] = root * u - (0.5 * (1.0 + weight * np.vecdot(y, u)))[:, None] * new[:, 0]
+        self._count += 2
+        return product - _corrections(new, v)
 
     def replace(self, k: int, H: Array) -> Array:
         """Begin again with the inverse of this Hessian of solve k."""
         self._own[k] = np.asarray(np.linalg.inv(H), dtype=np.float64)
-        self._weight[:, k] = 0.0
+        self._pairs[k] = 0.0
         return self._own[k]
 
     def keep(self, which: NDArray[np.int64]) -> None:
         """Of these solves alone."""
-        self._s, self._u = self._s[:, which], self._u[:, which]
-        self._weight, self._stretch = self._weight[:, which], self._stretch[:, which]
+        self._pairs = self._pairs[which]
         self._own = {new: self._own[old] for new, old in enumerate(which.tolist()) if old in self._own}
 
 
+def _corrections(pairs: Array, v: Array) -> Array:
+    """The sum of p (z.v) + z (p.v)."""
+    along = (pairs @ v[:, :, None]).reshape(len(v), -1, 2)[:, :, ::-1]
+    return np.asarray((along.reshape(len(v), 1, -1) @ pairs)[:, 0])
+
+
 def _rows(values: Array, which: NDArray[np.int64]) -> Array:
-    """Some rows, laid out in memory as all of them are."""
-    return values.T[:, which].T if values.flags.f_contiguous else values[which]
+    """Some rows, laid out in memory as zero_margins lays them out."""
+    return values.T[:, which].T if values.flags.f_contiguous and len(which) > FEW else values[which]
 
 
 def _are_slow(history: list[Array]) -> NDArray[np.bool_]:
     """Whether a Hessian here costs less than the evaluations that are left at the present rate."""
-    if len(history) <= _LOOK_BACK:
-        return np.zeros(len(history[0]), dtype=bool)
     fall_per_step = np.log(history[-1 - _LOOK_BACK] / history[-1]) / _LOOK_BACK
     return np.log(history[-1] / TOLERANCE) > HESSIAN_COST * fall_per_step
 
 
-def _search(
-    problem: NodeProblem, margins: Array, g: Array, direction: Array, f: Array, linear: Array, ridge: float
-) -> tuple[Array, Array, Array]:
-    """Lengths at which the slopes along the directions have nearly vanished; the margins there, and the records' L'.
+def _search(problem: NodeProblem, now: _Points, direction: Array, linear: Array, ridge: float) -> _Points:
+    """To where the slopes along the directions have nearly vanished. A whole step is nearly always right.
 
     The slope along p is (C/B) sum_n L'_n (X p)_n + (ridge f + linear).p + t ridge p.p. The objective is convex: the slope
     rises along the line and has one zero, which secants close in on.
     """
-    along = problem.margins(direction)
-    tilt, bend = np.vecdot(ridge * f + linear, direction), ridge * np.vecdot(direction, direction)
-    enough = -_FLAT * np.vecdot(g, direction)
-    length = np.ones(len(f))
-    low, slope_low = np.zeros(len(f)), np.vecdot(g, direction)
-    high, slope_high = np.full(len(f), np.inf), np.full(len(f), np.inf)
-    at = margins + along
+    along, margins, sums = problem.step(now.margins, direction)
+    after = _points(problem, linear, ridge, now.f + direction, margins, sums)
+    low, slope_low, here = np.zeros(len(direction)), np.vecdot(now.gradient, direction), np.vecdot(after.gradient, direction)
+    enough = -_FLAT * slope_low
+    steep = np.abs(here) > enough  # neither flat enough nor not a number, which the caller sees
+    if not steep.any():
+        return after
+    moved = np.flatnonzero(steep)
+    tilt, bend = np.vecdot(ridge * now.f + linear, direction), ridge * np.vecdot(direction, direction)
+    high, slope_high = np.full(len(low), np.inf), np.full(len(low), np.inf)
+    length = np.ones(len(low))
     for _ in range(_TRIALS):
-        slopes = problem.loss.first(at)
-        here = problem.weight * np.vecdot(slopes, along) + tilt + length * bend
-        steep = np.abs(here) > enough  # neither flat enough nor not a number, which the caller sees
-        if not steep.any():
-            break
         short, far = steep & (here < 0.0), steep & (here > 0.0)
         low[short], slope_low[short] = length[short], here[short]
         high[far], slope_high[far] = length[far], here[far]
         share = np.clip(slope_low / (slope_low - slope_high), 0.1, 0.9)
         closer = np.where(high < np.inf, low + share * (high - low), 3.0 * length)
         length = np.where(steep, closer, length)
-        at = margins + length[:, None] * along
-    else:
-        slopes = problem.loss.first(at)
-    return length, at, slopes
+        margins = now.margins + length[:, None] * along
+        slopes = problem.loss.first(margins)
+        here = problem.weight * np.vecdot(slopes, along) + tilt + length * bend
+        steep = np.abs(here) > enough
+        if not steep.any():
+            break
+    sums[moved] = problem.weighted_sums(_rows(slopes, moved))
+    return _points(problem, linear, ridge, now.f + length[:, None] * direction, margins, sums)
 
 
 def _norms(a: Array) -> Array:

@@ -19,7 +19,7 @@ from dpadmm_mpi.streams import Purpose
 Ints = NDArray[np.int64]
 
 TEST_BLOCK = 4096  # test records are looked at in blocks of this many, the same ones on every layout
-TEST_IN_MEMORY = 8 << 20  # bytes of test records that rank 0 keeps; more are read again each time
+TEST_IN_MEMORY = 256 << 20  # bytes of test records that rank 0 keeps; more are read again each time
 
 
 class Loader(Protocol):

@@ -10,6 +10,8 @@ from conftest import shard_of
 from scipy import sparse
 
 import dpadmm_mpi
+from dpadmm_mpi import metrics
+from dpadmm_mpi.data import dataset as dataset_module
 from dpadmm_mpi.data import synthetic
 from dpadmm_mpi.data.dataset import prepare
 from dpadmm_mpi.data.shard import row_norms
@@ -144,6 +146,23 @@ def test_node_of_record_says_where_each_record_went(tmp_path, records, source, s
     else:
         assert [shard_of(found, i).records for i in range(3)] == found.sizes.tolist()
         assert found.test().records == 8
+
+
+@pytest.mark.parametrize("source", ["npz", "libsvm"])
+def test_test_records_that_do_not_fit_are_read_in_blocks(tmp_path, records, monkeypatch, source):
+    """The error of every classifier is the same, from the memory and from the disk."""
+    X, y = records
+    place = {"source": source, "path": str(write(tmp_path, source, X, y)), "train": 17}
+    f = np.random.default_rng(1).standard_normal((3, 5))
+    found = dataset(**place)
+    test = found.node_of_record() == -1
+    expected = [np.mean(np.where(X @ v >= 0.0, 1.0, -1.0)[test] != y[test]) for v in f]
+    monkeypatch.setattr(dataset_module, "TEST_BLOCK", 5)
+    assert isinstance(found.test(), dataset_module.InMemory)
+    assert np.array_equal(metrics.test_error(f, found.test()), expected)
+    monkeypatch.setattr(dataset_module, "TEST_IN_MEMORY", 100)
+    assert isinstance(found.test(), dataset_module.OnDisk)
+    assert np.array_equal(metrics.test_error(f, found.test()), expected)
 
 
 def test_even_split_is_even_and_uneven_follows_its_concentration():
