@@ -27,7 +27,7 @@ SAMPLE = 256  # records that the density is taken from
 
 # Typical counts.
 EVALUATIONS = 12  # of a solve with a kept factorisation
-ROUGH_EVALUATIONS = 12  # before the Hessian that is kept
+ROUGH_EVALUATIONS = 6  # before the Hessian that is kept
 NEWTON_STEPS = 3.5  # of a damped Newton solve that starts at the iterate before
 PRODUCTS = 30  # with the Hessian, of a Newton step by conjugate gradients
 EIGENVECTORS = 10  # d^3 multiplications of an eigendecomposition

@@ -94,7 +94,8 @@ class NodeProblem:
             H = np.zeros((self.features, self.features))
             for first in range(0, len(w), HESSIAN_ROWS):
                 rows = slice(first, first + HESSIAN_ROWS)
-                H += (self.signed[rows] * w[rows, None]).T @ self.signed[rows]
+                weighted = np.sqrt(w[rows, None]) * self.signed[rows]
+                H += weighted.T @ weighted  # numpy sees that it is symmetric, and does half of it
         else:
             weighted = self.signed.copy()
             weighted.data *= np.repeat(w, np.diff(weighted.indptr))

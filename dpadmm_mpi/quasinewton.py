@@ -21,7 +21,7 @@ Product = Callable[[Array], Array]
 
 EVALUATIONS = 60  # more than this, and the damped Newton method takes over
 HESSIAN_COST = 40  # evaluations that a Hessian at the current point costs, roughly, and about what is left after it
-_ROUGH_EVALUATIONS = 12  # a Hessian near the minimum is as good as one at it
+_ROUGH_EVALUATIONS = 6  # a Hessian near the minimum is as good as one at it
 _LOOK_BACK = 4  # steps over which the rate of convergence is measured
 _FLAT = 0.5  # a step along a direction is long enough when the slope has fallen to this share: BFGS asks for no more
 _TRIALS = 30
