@@ -41,7 +41,7 @@ class Nodes:
         """The answers, on rank 0; the others serve meanwhile."""
         number = self._questions.index(question)
         self._transport.broadcast((number, vector))
-        rows = self._transport.gather(self._answers(number, vector), self._owner)
+        rows = self._transport.start_gather(self._answers(number, vector), self._owner).finish()
         assert rows is not None
         return rows
 
@@ -55,7 +55,7 @@ class Nodes:
             number, vector = self._transport.broadcast(None)
             if number == _STOP:
                 return
-            self._transport.gather(self._answers(number, vector), self._owner)
+            self._transport.start_gather(self._answers(number, vector), self._owner).finish()
 
     def _answers(self, number: int, vector: Array) -> Array:
         """One row per node of this rank, which may have none."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from dpadmm_mpi.fate import noting_failure
 from dpadmm_mpi.graphs import Graph, IncomingSum
 from dpadmm_mpi.plan import Plan, make_plan
 from dpadmm_mpi.problem import NodeProblem
+from dpadmm_mpi.rows import TIMING, Observer, Rows, by_place, by_run
 from dpadmm_mpi.stopping import Meetings, Stopper
 from dpadmm_mpi.transport import Links, Transport
 
@@ -28,15 +29,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-
-class Observer(Protocol):
-    """Whoever watches a run on rank 0: a progress bar, a log."""
-
-    def begin(self, plan: Plan) -> None: ...
-
-    def row(self, runs: range, iteration: int, values: dict[str, Array]) -> None: ...
-
-    def end(self, seconds: float) -> None: ...
+PATIENCE = 0.05  # seconds of an iteration, from which on its row is written down before the next one begins
 
 
 class Silent:
@@ -161,35 +154,28 @@ class Exchange:
         for tag, (name, channel) in enumerate(graph.channels.items()):
             self.links[name] = transport.links(channel, owner, runs * features, tag)
             self.sums[name] = IncomingSum(channel, places, self.links[name].known)
-        self.places, self.vector_bytes = len(places), 8 * features
+        self.runs, self.places, self.vector_bytes = runs, len(places), 8 * features
         self.reset()
 
     def reset(self) -> None:
         self.waited = 0.0
         self.bytes_sent = np.zeros(self.places)  # per run
 
-    def __call__(self, channel: str, values: Array) -> Array:
-        """The sum of what each place received; both ways (runs, places, features)."""
-        begin = time.perf_counter()
-        known = self.links[channel].exchange(_by_place(values))
-        self.waited += time.perf_counter() - begin
+    def start(self, channel: str, values: Array) -> None:
+        """Send what each place releases, (runs, places, features)."""
+        self.links[channel].start(by_place(values))
         self.bytes_sent += self.vector_bytes * self.links[channel].vectors_sent
-        return _by_run(self.sums[channel](known), len(values))
+
+    def finish(self, channel: str) -> Array:
+        """The sum of what each place received, (runs, places, features)."""
+        begin = time.perf_counter()
+        known = self.links[channel].finish()
+        self.waited += time.perf_counter() - begin
+        return by_run(self.sums[channel](known), self.runs)
 
     def close(self) -> None:
         for links in self.links.values():
             links.close()
-
-
-def _by_place(values: Array) -> Array:
-    """(runs, places, width) as (places, runs * width): what belongs to a place in one row."""
-    runs, places, width = values.shape
-    return values.swapaxes(0, 1).reshape(places, runs * width)
-
-
-def _by_run(rows: Array, runs: int) -> Array:
-    """The opposite of _by_place."""
-    return np.ascontiguousarray(rows.reshape(len(rows), runs, -1).swapaxes(0, 1))
 
 
 class Simulation:
@@ -234,17 +220,16 @@ class Simulation:
         self, runs: range, first: int, state: Any, recorder: "Recorder | None", observer: Observer, meetings: Meetings | None
     ) -> None:
         """Runs that go side by side, from iteration `first` on."""
-        row_of = {int(t): row for row, t in enumerate(self.plan.recorded)}
         last = self.plan.config.iterations
+        self.rows = Rows(self.transport, self.plan, self.owner, self.measures, runs, recorder, observer)
         for t in range(first, last + 1):
+            begin = time.perf_counter()
             state = self._iterate(state, t, runs)
-            if t in row_of:
-                values = self._measure(state)
-                if recorder is not None and values is not None:
-                    recorder.row(runs, row_of[t], t, values)
-                    observer.row(runs, t, values)
+            if self.rows.wants(t):
+                self.rows.send(t, state, self._timing())
                 if "residual" in state._fields:
                     state = state._replace(residual=np.full_like(state.residual, np.nan))
+            self.rows.catch_up(wait=t == last or time.perf_counter() - begin > PATIENCE)
             if t == last:
                 gathered = self.gather_state(state)
                 if recorder is not None and gathered is not None:
@@ -257,6 +242,7 @@ class Simulation:
         decision = meetings.after_iteration()
         if decision is None:
             return
+        self.rows.catch_up()
         if decision.checkpoint:
             begin = time.perf_counter()
             gathered = {} if state is None else self.gather_state(state)
@@ -273,22 +259,35 @@ class Simulation:
             state = self.algorithm.work(state, t, runs, number)
             self._worked += time.perf_counter() - begin
             assert phase.field in self.algorithm.released
-            incoming = self.exchange(phase.channel, getattr(state, phase.field))
+            self.exchange.start(phase.channel, getattr(state, phase.field))
+            self.rows.while_messages_travel(t, state)
+            incoming = self.exchange.finish(phase.channel)
             begin = time.perf_counter()
             state = self.algorithm.receive(state, t, runs, number, incoming)
             self._worked += time.perf_counter() - begin
         return state
 
-    def _gather(self, values: Array, owner: Ints) -> Array | None:
+    def _timing(self) -> Array:
+        """(runs, nodes of this rank, TIMING) since it was asked for last."""
+        runs, own = self.exchange.runs, len(self.problems)
+        timing = np.empty((runs, own, len(TIMING)))
+        timing[..., 0] = self._worked * self._share / runs
+        timing[..., 1] = self.exchange.waited / runs
+        timing[..., 2] = self.exchange.bytes_sent[:own]
+        self._worked = 0.0
+        self.exchange.reset()
+        return timing
+
+    def _gather(self, values: Array) -> Array | None:
         """(runs, places, width) of all places in their order, on rank 0."""
-        gathered = self.transport.gather(_by_place(values), owner)
-        return None if gathered is None else _by_run(gathered, len(values))
+        gathered = self.transport.start_gather(by_place(values), self.owner).finish()
+        return None if gathered is None else by_run(gathered, len(values))
 
     def gather_state(self, state: Any) -> dict[str, Array] | None:
         """Every field with all places, on rank 0; what the hub alone has is there already."""
         gathered: dict[str, Array] = {}
         for name, values in state._asdict().items():
-            everywhere = values if name in self.algorithm.hub_fields else self._gather(values, self.owner)
+            everywhere = values if name in self.algorithm.hub_fields else self._gather(values)
             if everywhere is not None:
                 gathered[name] = everywhere
         return gathered if self.transport.rank == 0 else None
@@ -308,25 +307,6 @@ class Simulation:
         dealt = self.transport.deal(self.owner, lambda place: [whole[name][:, place] for name in shared])
         fields = {name: np.stack([values[k] for values in dealt], axis=1) for k, name in enumerate(shared)}
         return blank._replace(**fields, **{name: whole[name] for name in self.algorithm.hub_fields if name in whole})
-
-    def _measure(self, state: Any) -> dict[str, Array] | None:
-        """One row of the record of every run, on rank 0; sums over nodes happen there, in node order."""
-        shared = self.measures.shared(state)
-        if self.plan.graph.has_hub:
-            shared = self.transport.broadcast(shared)
-        rows = self.measures.rows(state, shared)
-        runs, own = rows.shape[:2]
-        timing = np.empty((runs, own, 3))
-        timing[..., 0] = self._worked * self._share / runs
-        timing[..., 1] = self.exchange.waited / runs
-        timing[..., 2] = self.exchange.bytes_sent[:own]
-        self._worked = 0.0
-        self.exchange.reset()
-        gathered = self._gather(np.concatenate([timing, rows], axis=-1), self.owner[: self.plan.nodes])
-        if gathered is None:
-            return None
-        names = ("timing/compute_seconds", "timing/wait_seconds", "timing/bytes_sent")
-        return self.measures.values(gathered[..., 3:], state) | {name: gathered[..., k] for k, name in enumerate(names)}
 
 
 def in_words(runs: range) -> str:

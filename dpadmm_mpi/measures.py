@@ -34,6 +34,7 @@ class Measures(ABC):
     optimum_layout: ClassVar[Layout]  # where the centralised problem is solved too
     trajectory_layout: ClassVar[Layout]  # on request
     finals: ClassVar[Layout]  # name -> (dimensions behind run, description)
+    of_released: ClassVar[bool] = False  # rows() looks at what the nodes release, and at nothing that receiving changes
 
     def __init__(self, plan: "Plan", problems: Any) -> None:
         self.plan = plan
@@ -59,6 +60,7 @@ class Measures(ABC):
 
 
 class DecentralisedMeasures(Measures):
+    of_released: ClassVar[bool] = True
     layout: ClassVar[Layout] = {
         "loss": ((), "L(t): mean over nodes of the node's mean loss at its own f_i(t)"),
         "node_loss": (("node",), "mean loss of each node at its own f_i(t)"),

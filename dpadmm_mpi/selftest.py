@@ -52,7 +52,7 @@ def _collectives(transport: Transport) -> None:
     """Each rank sends its number; each result is known beforehand."""
     ranks = np.arange(transport.size)
     arrived = transport.broadcast(ranks.tolist() if transport.rank == 0 else None)
-    gathered = transport.gather(np.full((1, WIDTH), float(transport.rank)), ranks)
+    gathered = transport.start_gather(np.full((1, WIDTH), float(transport.rank)), ranks).finish()
     fits = (
         arrived == ranks.tolist()
         and transport.highest([transport.rank, -transport.rank]) == [transport.size - 1, 0]
@@ -104,7 +104,8 @@ def _exchanges(transport: Transport, plan: Plan, owner: Any) -> int:
     mine = np.flatnonzero(owner == transport.rank)
     for tag, (name, channel) in enumerate(plan.graph.channels.items()):
         links = transport.links(channel, owner, WIDTH, tag)
-        known = links.exchange(np.repeat(mine[:, None].astype(np.float64), WIDTH, axis=1))
+        links.start(np.repeat(mine[:, None].astype(np.float64), WIDTH, axis=1))
+        known = links.finish()
         fits = np.array_equal(known, np.repeat(links.known[:, None], WIDTH, axis=1))
         messages += len({int(owner[i]) for i in links.known} - {transport.rank})
         links.close()

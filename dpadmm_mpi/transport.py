@@ -37,11 +37,25 @@ class Links(Protocol):
     known: Ints  # places whose values `exchange` returns: this rank's own, then the senders on other ranks
     vectors_sent: Ints  # per own place: how many ranks its vector travels to
 
-    def exchange(self, values: Array) -> Array:
-        """Send one row per own place to its receivers; return the rows of `known`."""
+    def start(self, values: Array) -> None:
+        """Send one row per own place to its receivers."""
+        ...
+
+    def finish(self) -> Array:
+        """The rows of `known`, when all have come in."""
         ...
 
     def close(self) -> None: ...
+
+
+class Gathering(Protocol):
+    """Rows on their way to rank 0."""
+
+    def has_arrived(self) -> bool: ...
+
+    def finish(self) -> Array | None:
+        """Rows of all nodes in node order on rank 0, None elsewhere."""
+        ...
 
 
 class Transport(Protocol):
@@ -55,8 +69,8 @@ class Transport(Protocol):
         """make(node) on rank 0 for every node, delivered to the node's owner, in node order; one message per rank."""
         ...
 
-    def gather(self, rows: Array, owner: Ints) -> Array | None:
-        """Rows of all nodes in node order on rank 0, None elsewhere."""
+    def start_gather(self, rows: Array, owner: Ints) -> Gathering:
+        """Send this rank's rows to rank 0, one for each node that it owns; every rank finishes before its last message."""
         ...
 
     def gather_objects(self, value: T) -> list[T]:
@@ -81,11 +95,25 @@ class SerialLinks:
         self.known = np.arange(places)
         self.vectors_sent = np.zeros(places, dtype=np.int64)
 
-    def exchange(self, values: Array) -> Array:
-        return values
+    def start(self, values: Array) -> None:
+        self._values = values
+
+    def finish(self) -> Array:
+        return self._values
 
     def close(self) -> None:
         pass
+
+
+class SerialGathering:
+    def __init__(self, rows: Array) -> None:
+        self._rows = rows
+
+    def has_arrived(self) -> bool:
+        return True
+
+    def finish(self) -> Array:
+        return self._rows
 
 
 class Serial:
@@ -101,8 +129,8 @@ class Serial:
     def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
         return [make(node) for node in range(len(owner))]
 
-    def gather(self, rows: Array, owner: Ints) -> Array | None:
-        return rows
+    def start_gather(self, rows: Array, owner: Ints) -> Gathering:
+        return SerialGathering(rows)
 
     def gather_objects(self, value: T) -> list[T]:
         return [value]
@@ -152,16 +180,8 @@ class Mpi:
             _wait([self.service.Isend(np.array([len(content)]), rank), self.service.Isend(content, rank)], self.spins)
         return [make(int(node)) for node in np.flatnonzero(owner == 0)]
 
-    def gather(self, rows: Array, owner: Ints) -> Array | None:
-        counts = np.bincount(owner, minlength=self.size) * rows.shape[1]
-        gathered = np.empty((len(owner), rows.shape[1])) if self.rank == 0 else None
-        target = None if gathered is None else (gathered, counts)
-        _wait([self.service.Igatherv(np.ascontiguousarray(rows), target, root=0)], self.spins)
-        if gathered is None:
-            return None
-        in_node_order = np.empty_like(gathered)
-        in_node_order[np.argsort(owner, kind="stable")] = gathered
-        return in_node_order
+    def start_gather(self, rows: Array, owner: Ints) -> Gathering:
+        return MpiGathering(self.service, rows, owner, self.spins)
 
     def gather_objects(self, value: T) -> list[T]:
         content = np.frombuffer(pickle.dumps(value), dtype=np.uint8)
@@ -233,18 +253,41 @@ class MpiLinks:
         self._start_all = MPI.Prequest.Startall
         self._spins = spins
 
-    def exchange(self, values: Array) -> Array:
+    def start(self, values: Array) -> None:
         self._values[: self._own] = values
         for rows, buffer in self._outbox:
             buffer[...] = values[rows]
         if self._requests:
             self._start_all(self._requests)
+
+    def finish(self) -> Array:
+        if self._requests:
             _wait(self._requests, self._spins)
         return self._values
 
     def close(self) -> None:
         for request in self._requests:
             request.Free()
+
+
+class MpiGathering:
+    def __init__(self, comm: Any, rows: Array, owner: Ints, spins: int) -> None:
+        self._rows, self._owner, self._spins = np.ascontiguousarray(rows), owner, spins
+        root = comm.Get_rank() == 0
+        self._gathered = np.empty((len(owner), rows.shape[1])) if root else None
+        target = (self._gathered, np.bincount(owner, minlength=comm.Get_size()) * rows.shape[1]) if root else None
+        self._request = comm.Igatherv(self._rows, target, root=0)
+
+    def has_arrived(self) -> bool:
+        return bool(self._request.Test())
+
+    def finish(self) -> Array | None:
+        _wait([self._request], self._spins)
+        if self._gathered is None:
+            return None
+        in_node_order = np.empty_like(self._gathered)
+        in_node_order[np.argsort(self._owner, kind="stable")] = self._gathered
+        return in_node_order
 
 
 class Alarm:

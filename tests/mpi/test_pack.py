@@ -170,8 +170,8 @@ def test_selftest_finds_what_does_not_fit(config, write_toml, tmp_path, fault):
         "if launch.announced_rank() == 1:\n"
         + {
             "configuration": "    selftest._digest = lambda content: 'another'\n",
-            "message": "    wait = transport.MpiLinks.exchange\n"
-            "    transport.MpiLinks.exchange = lambda self, values: wait(self, values + 1.0)\n",
+            "message": "    start = transport.MpiLinks.start\n"
+            "    transport.MpiLinks.start = lambda self, values: start(self, values + 1.0)\n",
         }[fault]
         + "cli.entry()\n"
     )
