@@ -17,7 +17,7 @@ from dpadmm_mpi.config import CURATED, DECENTRALISED
 from dpadmm_mpi.data.dataset import TEST_IN_MEMORY, Dataset, StoredDataset
 from dpadmm_mpi.machine import Machine
 from dpadmm_mpi.plan import Plan
-from dpadmm_mpi.problem import DENSE_HESSIAN
+from dpadmm_mpi.problem import DENSE_HESSIAN, IN_CACHE
 from dpadmm_mpi.solves import KEPT_FEATURES, SPARSE_SHARE, SPARSE_SIZE
 
 Array = NDArray[np.float64]
@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 SAMPLE = 256  # records that the density is taken from
 
 # Typical counts.
-EVALUATIONS = 12  # of a solve with a kept factorisation
+EVALUATIONS = 11  # of a solve with a kept factorisation
 ROUGH_EVALUATIONS = 6  # before the Hessian that is kept
 NEWTON_STEPS = 3.5  # of a damped Newton solve that starts at the iterate before
 PRODUCTS = 30  # with the Hessian, of a Newton step by conjugate gradients
@@ -37,7 +37,7 @@ CENTRE_STEPS = 80  # Newton steps of the curated optimum, over all centres
 # side by side.
 CALLS_ITERATION = 150  # of a rank, with its exchange of messages
 CALLS_ROW = 400  # of rank 0, with its share of what is written at a time
-CALLS_EVALUATION = 90
+CALLS_EVALUATION = 75
 CALLS_SPARSE = 50  # before scipy begins with a product
 CALLS_NODE = 25  # around the work of a node of a hub, or to measure a large node
 CALLS_BATCH_STEP = 120
@@ -48,7 +48,6 @@ COPIES_TEST = 3  # a block of test records
 COPIES_READ = 7  # from a file
 COPIES_GATHER = 10  # the wanted rows of what was read
 # Bytes.
-CACHE = 2e6  # a shard that is larger comes from the memory at every pass
 NODE = 3e3  # a node's objects
 PER_RECORD = 40.0  # of the largest shard, for each run: what a solve has of it at a time
 PROCESS = 75e6  # Python with what every run loads
@@ -137,7 +136,7 @@ class _Work:
             return self._gradient() + CALLS_NODE * self.shared_call
         noisy = config.privacy.perturbation not in (None, "none")
         if not self.decentralised:
-            return self._solve() if self.inner_steps is None else self._inner_loop(self.inner_steps, noisy)
+            return self._solve() if self.inner_steps is None else self.alone._inner_loop(self.inner_steps, noisy)
         recycles = config.algorithm.method in ("r-admm", "mr-admm")
         noise = (CALLS_NOISE * m.call + self.d * m.normal) if noisy else 0.0
         vectors = (20 + 2 * self.plan.graph.degree[: len(self.B)]) * self.d * m.copy  # dual step, sums over the neighbours
@@ -172,14 +171,15 @@ class _Work:
             return seconds + CENTRE_STEPS * (self._hessian() + self._gradient())
         return seconds + OPTIMUM_STEPS * PRODUCTS * (self._gradient() + CALLS_NODE * self.shared_call)
 
-    def _pass(self) -> Array:
+    def _pass(self, from_memory: bool = True) -> Array:
+        """Over a shard, which comes from the memory if it is large and has not just been fetched."""
         m = self.machine
-        dense = np.where(8.0 * self.entries > CACHE, max(m.stream, m.dense), m.dense)
+        dense = np.where((self.entries > IN_CACHE) & from_memory, m.stream, m.dense)
         return np.where(self.sparse, self.entries * m.sparse + CALLS_SPARSE * self.shared_call, self.entries * dense)
 
     def _gradient(self) -> Array:
-        """Two passes, and L' of every record between them."""
-        return 2.0 * self._pass() + self.B * self.machine.record
+        """Two passes, and L' of every record between them; the records are fetched once."""
+        return self._pass() + self._pass(from_memory=False) + self.B * self.machine.record
 
     def _evaluation(self) -> Array:
         """One step of quasinewton.py, with two products with Q; the line search has some more vectors of B numbers."""
@@ -189,7 +189,7 @@ class _Work:
     def _hessian(self) -> Array:
         m = self.machine
         by_columns = self.B * (self.rows.density * self.d) ** 2 * 3.5 * m.sparse  # scipy's product of two sparse matrices
-        weighted = self.B * self.d * (1.5 * self.d * m.product + 3.0 * m.copy)  # in blocks, less efficient than one product
+        weighted = self.B * self.d * (self.d * m.product + 3.0 * m.copy)  # in blocks
         return np.where(self.sparse, by_columns, weighted)
 
     def _solve(self) -> Array:
@@ -223,12 +223,12 @@ class _Work:
         return self._gradient() + steps * step + 2 * CALLS_NODE * m.call
 
     def node_bytes(self) -> Array:
-        """The shard, twice while it changes its storage; what is kept; the state and a copy."""
+        """The shard, twice while it changes its storage; what is kept; the state, and copies on their way."""
         d = self.d
         stored = np.where(self.sparse, 12.0, 8.0) * self.entries
         changes = self.small | (self.sparse & (not self.rows.sparse))
         kept = np.where(self.kept, 8.0 * d * d, 0.0)
-        state = 80.0 * d * self.runs
+        state = 160.0 * d * self.runs
         return stored + np.where(changes, 8.0 * self.B * d, 0.0) + kept + state + NODE
 
     def root_bytes(self) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpadmm_mpi.launch import usable_cores
 from dpadmm_mpi.losses import LOGISTIC
+from dpadmm_mpi.problem import NodeProblem
 from dpadmm_mpi.streams import Purpose, generator
 
 ROUNDS = 5  # of which the shortest counts: what disturbs only adds
@@ -45,11 +46,11 @@ def measure(runs: int) -> Machine:
     few = csr_matrix((np.ones(len(columns)), columns, np.arange(0, len(columns) + 1, _PER_ROW)))
     f, s = X[:runs].copy(), X[:, :runs].T.copy()
     short, long = np.ones(16), np.ones((few.shape[0], runs))
-    large = np.ones((_LARGE, _COLUMNS))
+    large = NodeProblem(np.ones((_LARGE, _COLUMNS)), LOGISTIC, 1.0, 1.0)
     tiny, stack = rng.standard_normal((64, 2, 2)), rng.standard_normal((64, 24, 24))
     works: dict[str, tuple[Callable[[], object], int]] = {  # and how many units of work it is
         "dense": (lambda: (f @ X.T, s @ X), 2 * runs * X.size),
-        "stream": (lambda: f @ large.T, runs * large.size),
+        "stream": (lambda: large.margins(f), runs * _LARGE * _COLUMNS),
         "sparse": (lambda: (few @ f.T, few.T @ long), 2 * runs * few.nnz),
         "product": (lambda: X[:1024].T @ X[:1024], 1024 * _COLUMNS**2),
         "record": (lambda: LOGISTIC.first(s), runs * _ROWS),

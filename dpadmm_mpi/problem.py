@@ -77,6 +77,10 @@ class NodeProblem:
             sums += block.weighted_sums(self.loss.first(after[-1]))
         return Step(_joined(changes), _joined(after), sums)
 
+    def at(self, f: Array) -> Step:
+        """A step from zero to every row of f."""
+        return self.step(self.zero_margins(len(f)), f)
+
     def mean_losses(self, f: Array) -> Array:
         """The mean loss at every row of f."""
         return np.asarray(np.mean(self.loss.value(self.margins(f)), axis=-1))

@@ -95,7 +95,7 @@ def _descend(
     """
     found = Solutions(np.empty_like(start), np.empty(len(start)))
     here = np.arange(len(start))  # the solves that have not left
-    _, margins, sums = problem.step(problem.zero_margins(len(start)), start)
+    _, margins, sums = problem.at(start)
     now = _points(problem, linear, ridge, start, margins, sums)
     hessian = _Inverse(inverse, start.shape)
     history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian

@@ -178,7 +178,7 @@ class Curated:
             return state
         gradient = state.gradient.copy()
         for k, problem in enumerate(self.problems):
-            gradient[:, k] = problem.weighted_sums(problem.loss.first(problem.margins(state.query[:, k])))
+            gradient[:, k] = problem.at(state.query[:, k]).sums
         return state._replace(gradient=gradient)
 
     def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:

@@ -68,8 +68,8 @@ def iterates(
     block: int,
 ) -> Iterator[Progress]:
     """The state after every `block` steps; the numbers do not depend on `block`."""
-    slopes = problem.loss.first(np.asarray(problem.signed @ start))
-    u = problem.weight * np.asarray(problem.signed.T @ slopes)
+    _, margins, sums = problem.at(start[None])
+    u = problem.weight * sums[0]
     fixed = (u + dual - inner.rho * server)[None]
     steps = compiled_steps()
     v, total = start, np.zeros_like(start)
@@ -79,7 +79,7 @@ def iterates(
         if inner.noise_std > 0.0:
             pushes = fixed + inner.noise_std * noise.standard_normal((len(m), len(start)))
         rows, which = _records(problem.signed, m)
-        v, total = steps(v, total, rows, which, slopes[m], pushes, inner.rho, inner.eta, inner.width)
+        v, total = steps(v, total, rows, which, problem.loss.first(margins[0, m]), pushes, inner.rho, inner.eta, inner.width)
         yield Progress(v, total)
 
 

@@ -16,7 +16,7 @@ RECORDS = (10_000, 100_000, 1_000_000)
 
 def config(path: Path) -> dict:
     return {
-        "iterations": 10,
+        "iterations": 50,
         "data": {"source": "npz", "path": str(path), "train": 0.9},
         "network": {"graph": "complete", "nodes": 5},
         "problem": {"C": 50.0, "rho": 0.22},
