@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.newton import ARMIJO, ITERATIONS, ROUND_OFF, TOLERANCE
+from dpadmm_mpi.newton import ARMIJO, ITERATIONS, ROUND_OFF, TOLERANCE, norms
 from dpadmm_mpi.problem import SCALE_FLOOR, NodeProblem
 
 Array = NDArray[np.float64]
@@ -43,7 +43,7 @@ class _Points(NamedTuple):
 
     @property
     def residual(self) -> Array:
-        residual = _norms(self.gradient) / self.scale
+        residual = norms(self.gradient) / self.scale
         return np.where(np.isfinite(residual) & np.isfinite(self.scale) & np.isfinite(self.value), residual, np.inf)
 
     def at(self, rows: Ints) -> "_Points":
@@ -131,7 +131,7 @@ class _Tilted(NamedTuple):
             np.vecdot(self.linear, f),
         )
         data = ((self.weight * loss.first(margins))[:, None, :] @ self.signed)[:, 0, :]
-        scale = np.maximum(_norms(data) + _norms(ridge * f) + _norms(self.linear), SCALE_FLOOR * self.C)
+        scale = np.maximum(norms(data) + norms(ridge * f) + norms(self.linear), SCALE_FLOOR * self.C)
         value, magnitude = terms[0] + terms[1] + terms[2], np.abs(terms[0]) + np.abs(terms[1]) + np.abs(terms[2])
         return _Points(f.copy(), value, data + ridge * f + self.linear, scale, magnitude, margins)
 
@@ -163,7 +163,3 @@ def _line_search(tilted: _Tilted, points: _Points, active: Ints) -> Ints:
 
 def _times(signed: Array, f: Array) -> Array:
     return np.asarray((signed @ f[:, :, None])[:, :, 0])
-
-
-def _norms(a: Array) -> Array:
-    return np.sqrt(np.vecdot(a, a))

@@ -89,3 +89,8 @@ def conjugate_gradients(product: Callable[[Array], Array], diagonal: Array, poin
         rz, before = r @ z, rz
         p = z + (rz / before) * p
     return x
+
+
+def norms(rows: Array) -> Array:
+    """Of the vectors along the last axis."""
+    return np.sqrt(np.vecdot(rows, rows))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.newton import TOLERANCE, minimise
+from dpadmm_mpi.newton import TOLERANCE, minimise, norms
 from dpadmm_mpi.problem import FEW, SCALE_FLOOR, NodeProblem, Tilted
 
 Array = NDArray[np.float64]
@@ -131,8 +131,8 @@ def _points(problem: NodeProblem, linear: Array, ridge: float, f: Array, margins
     """Gradients and their norms relative to those of their terms, where sum_n L'_n y_n x_n is known."""
     data, pull = problem.weight * sums, ridge * f
     gradient = data + pull + linear
-    scale = np.maximum(_norms(data) + _norms(pull) + _norms(linear), SCALE_FLOOR * problem.C)
-    return _Points(f, margins, gradient, np.where(scale < np.inf, _norms(gradient) / scale, np.nan))
+    scale = np.maximum(norms(data) + norms(pull) + norms(linear), SCALE_FLOOR * problem.C)
+    return _Points(f, margins, gradient, np.where(scale < np.inf, norms(gradient) / scale, np.nan))
 
 
 class _Inverse:
@@ -227,7 +227,3 @@ def _search(problem: NodeProblem, now: _Points, direction: Array, linear: Array,
             break
     sums[moved] = problem.weighted_sums(_rows(slopes, moved))
     return _points(problem, linear, ridge, now.f + length[:, None] * direction, margins, sums)
-
-
-def _norms(a: Array) -> Array:
-    return np.sqrt(np.vecdot(a, a))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.configfile import Experiment
     from dpadmm_mpi.results import Result
 
+BUSY = 0.9  # share of their time that ranks have to do, from which nothing else need be advised
 AS_MANY_AS_THERE_ARE = 0  # groups of ranks, of --pack without a number
 
 
@@ -97,6 +98,8 @@ def run(
         wanted = 1 if pack is None else pack or transport.size
         if jobs:
             groups = min(wanted, transport.size, len(jobs))
+            if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
+                click.echo(f"dpadmm: {advice}", err=True)
             results, ended = run_all(jobs, groups, transport, manner, stopper, spare=pack is not None)
             if results and transport.rank == 0:
                 _conclude(results)
@@ -153,6 +156,15 @@ def targets(experiment: "Experiment", output: Path | None, index: int | None = N
     if output is None or output.is_dir():
         return [Job(configs[0], (output or Path()) / f"{slug(configs[0].name)}.h5")]
     return [Job(configs[0], output)]
+
+
+def advice_to_pack(jobs: list[Job], ranks: int) -> str | None:
+    """Where ranks with fewer nodes would wait for those with more, and there are enough variants to keep all busy."""
+    nodes = max(job.config.network.nodes or 0 for job in jobs)
+    most = -(-nodes // ranks)
+    if not 1 < ranks <= min(len(jobs), nodes) or nodes > BUSY * ranks * most:
+        return None
+    return f"some of the {ranks} ranks have {most} of {nodes} nodes, others fewer; with --pack, {ranks} variants go at a time"
 
 
 def _conclude(results: list["Result"]) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from conftest import LAUNCHES, MPI_ENVIRONMENT, RESTARTS, command, sentences
 
-from dpadmm_mpi import load
+from dpadmm_mpi import configfile, load
 from dpadmm_mpi.compare import compare
+from dpadmm_mpi.runcommand import advice_to_pack, targets
 
 VARIANTS = [{"name": f"eta {eta}", "algorithm": {"eta": eta}} for eta in (0.6, 0.7, 0.8, 0.9, 1.0)]
 
@@ -39,6 +40,26 @@ def test_packed_variants_have_the_same_bits(variants, tmp_path, ranks, groups):
     assert_same_files(expected, tmp_path / "packed")
     for file in expected:
         assert load(tmp_path / "packed" / file.name).attributes["timing"]["ranks"] == ranks // groups
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ranks", "advised"), [(6, 2, False), (6, 4, True), (5, 2, True), (5, 5, False), (20, 3, False)]
+)
+def test_packing_is_advised_where_ranks_would_wait_for_each_other(config, write_toml, nodes, ranks, advised):
+    """5 nodes on 2 ranks are 3 and 2: a third of the second rank's time. Not where there are too few variants either."""
+    raw = config() | {"network": {"graph": "ring", "nodes": nodes}, "sweep": {"algorithm.eta": [0.1 * k for k in range(1, 6)]}}
+    raw["data"] |= {"records": 400}
+    jobs = targets(configfile.load(write_toml(raw), []), None)
+    assert (advice_to_pack(jobs, ranks) is not None) == advised
+    assert advice_to_pack(jobs[: ranks - 1], ranks) is None
+
+
+def test_the_advice_is_said_once(config, write_toml, tmp_path):
+    path = write_toml(config() | {"network": {"graph": "ring", "nodes": 5}, "variant": VARIANTS})
+    process = command("run", path, "-o", tmp_path / "out", ranks=4)
+    assert process.returncode == 0, process.stderr
+    assert process.stderr.count("with --pack, 4 variants go at a time") == 1
+    assert "--pack" not in command("run", path, "-o", tmp_path / "packed", "--pack", ranks=4).stderr
 
 
 FAIL = """
