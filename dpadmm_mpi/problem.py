@@ -51,6 +51,10 @@ class NodeProblem:
         self._blocks = _blocks(rows)
 
     @property
+    def stays_in_cache(self) -> bool:
+        return len(self._blocks) == 1
+
+    @property
     def features(self) -> int:
         return int(self.signed.shape[1])
 

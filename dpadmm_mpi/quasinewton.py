@@ -29,10 +29,11 @@ _CROWDED = 0.7  # share of solves under way, up to which those at their end leav
 
 
 class Solutions(NamedTuple):
-    """Where the solves ended, and the gradients there relative to their terms."""
+    """Where the solves ended."""
 
     f: Array  # (solves, d)
-    residual: Array  # (solves,)
+    residual: Array  # (solves,): the gradients relative to their terms
+    margins: Array  # (solves, B)
 
 
 class Reference(NamedTuple):
@@ -57,20 +58,25 @@ def reference(problem: NodeProblem) -> Reference:
             diagonal = np.where(steepest > 0.0, steepest, 1.0)
         near = _descend(problem, lambda g: g / diagonal, zero, problem.ridge, zero, roughly=True)
         if near.residual[0] < np.inf:
-            margins = problem.margins(near.f)[0]
+            margins = near.margins[0]
         curvatures, Q = np.linalg.eigh(problem.hessian(margins, 0.0))
     return Reference(Q, np.maximum(curvatures, 0.0))
 
 
-def argmin(problem: NodeProblem, kept: Reference, linear: Array, quadratic: float, start: Array) -> Solutions:
-    """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2 for every row of `linear`, from that row of `start`."""
+def argmin(
+    problem: NodeProblem, kept: Reference, linear: Array, quadratic: float, start: Array, margins: Array | None = None
+) -> Solutions:
+    """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2 for every row of `linear`, from that row of `start`.
+
+    `margins`: those of `start`, where they are known.
+    """
     ridge = problem.ridge + quadratic
     # Overflow ends in the damped method, and there in a residual; a solve at its end may have a residual of 0.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = _descend(problem, kept.inverse(ridge), linear, ridge, start)
+        found = _descend(problem, kept.inverse(ridge), linear, ridge, start, margins)
     for k in np.flatnonzero(~(found.residual <= TOLERANCE)):
         point = minimise(Tilted(problem, linear[k], ridge), found.f[k] if found.residual[k] < np.inf else start[k])
-        found.f[k], found.residual[k] = point.f, point.residual
+        found.f[k], found.residual[k], found.margins[k] = point.f, point.residual, point.margins
     return found
 
 
@@ -87,16 +93,25 @@ class _Points(NamedTuple):
 
 
 def _descend(
-    problem: NodeProblem, inverse: Product, linear: Array, ridge: float, start: Array, roughly: bool = False
+    problem: NodeProblem,
+    inverse: Product,
+    linear: Array,
+    ridge: float,
+    start: Array,
+    margins: Array | None = None,
+    roughly: bool = False,
 ) -> Solutions:
     """BFGS from an inverse Hessian; where it pays, and a rough solution will not do, one at the current point replaces it.
 
     A solve that has come to its end stays where it is, and leaves when enough of them are to make the others faster.
     """
-    found = Solutions(np.empty_like(start), np.empty(len(start)))
+    found: Solutions | None = None
     here = np.arange(len(start))  # the solves that have not left
-    _, margins, sums = problem.at(start)
-    now = _points(problem, linear, ridge, start, margins, sums)
+    if margins is None:
+        _, margins, sums = problem.at(start)
+    else:
+        sums = problem.weighted_sums(problem.loss.first(margins))
+    now = _points(problem, linear, ridge, start.copy(), margins, sums)
     hessian = _Inverse(inverse, start.shape)
     history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian
     before, direction = now, np.zeros_like(start)
@@ -110,7 +125,7 @@ def _descend(
             ascent = hessian.learn(now.f - before.f, now.gradient - before.gradient, ascent + direction, now.gradient, ascent)
         history.append(now.residual)
         if left <= _CROWDED * len(here):
-            found.f[here], found.residual[here] = now.f, now.residual
+            found = _put(found, here, now)
             stay = np.flatnonzero(under_way)
             here, under_way, now, ascent, linear = here[stay], under_way[stay], now.at(stay), ascent[stay], linear[stay]
             history = [residuals[stay] for residuals in history]
@@ -123,7 +138,15 @@ def _descend(
         direction = -ascent
         direction[~under_way] = 0.0
         before, now = now, _search(problem, now, direction, linear, ridge)
-    found.f[here], found.residual[here] = now.f, now.residual
+    return _put(found, here, now)
+
+
+def _put(found: Solutions | None, here: NDArray[np.int64], now: _Points) -> Solutions:
+    """The solves that are here have come so far."""
+    if found is None:  # all of them
+        return Solutions(now.f, now.residual, now.margins)
+    for all_, some in zip(found, (now.f, now.residual, now.margins), strict=True):
+        all_[here] = some
     return found
 
 

@@ -31,6 +31,9 @@ class Problems(Sequence[NodeProblem]):
         self._C = np.array([problem.C for problem in self._problems])
         self._ridge = np.array([problem.ridge for problem in self._problems])
         self._references: dict[int, quasinewton.Reference] = {}
+        # Points and their margins, of a node in all runs, for whoever asks next.
+        self._solved: dict[int, tuple[Array, Array]] = {}  # by a solve, step upon step: to be measured
+        self._measured: dict[int, tuple[Array, Array]] = {}  # from the points: to begin a solve as if they were not known
         shapes: dict[Any, list[int]] = {}
         self._single: list[int] = []
         for k, problem in enumerate(self._problems):
@@ -62,8 +65,16 @@ class Problems(Sequence[NodeProblem]):
         for nodes, batch in self._batches:
             means[:, nodes] = batch.mean_losses(primals[:, nodes])
         for k in self._single:
-            means[:, k] = self._problems[k].mean_losses(primals[:, k])
+            means[:, k] = self._mean_losses(k, primals[:, k])
         return means
+
+    def _mean_losses(self, k: int, points: Array) -> Array:
+        problem, margins = self._problems[k], _known(self._solved.get(k), points)
+        if margins is None:
+            margins = problem.margins(points)
+            if problem.stays_in_cache:  # otherwise the start of a solve fetches the records anyway
+                self._measured[k] = points.copy(), margins
+        return np.asarray(np.mean(problem.loss.value(margins), axis=-1))
 
     def values_from(self, mean_losses: Array, primals: Array) -> Array:
         """O_i of every node at its own point in every run, where the mean losses there are known already."""
@@ -85,7 +96,16 @@ class Problems(Sequence[NodeProblem]):
             return np.stack([point.f for point in points]), np.array([point.residual for point in points])
         if k not in self._references:
             self._references[k] = quasinewton.reference(problem)
-        return quasinewton.argmin(problem, self._references[k], linear, quadratic, start)
+        margins = _known(self._measured.pop(k, None), start)
+        found = quasinewton.argmin(problem, self._references[k], linear, quadratic, start, margins)
+        self._solved[k] = found.f, found.margins
+        return found.f, found.residual
+
+
+def _known(points_and_margins: tuple[Array, Array] | None, points: Array) -> Array | None:
+    if points_and_margins is None or not np.array_equal(points_and_margins[0], points):
+        return None
+    return points_and_margins[1]
 
 
 def without_zeros(signed: Any) -> Any:

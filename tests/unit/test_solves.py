@@ -191,3 +191,26 @@ def test_only_large_shards_with_many_zeros_are_stored_sparse(rng):
     assert np.array_equal(without_zeros(empty).toarray(), empty)
     few = empty[: solves.SPARSE_SIZE // 50 - 1].copy()
     assert without_zeros(few) is few
+
+
+@pytest.mark.parametrize("runs", [1, 2, 6])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_measuring_between_solves_changes_no_bit_of_them(rng, shape, runs):
+    """At the solution, elsewhere, or not at all; and what is measured is the mean loss at the points that were asked for."""
+    X = rows(rng, *SHAPES[shape])
+    d = X.shape[1]
+    quiet, measured = (Problems([NodeProblem(X.copy(), LOGISTIC, C, RIDGE)]) for _ in range(2))
+    f = g = np.zeros((runs, 1, d))
+    for number in range(4):
+        linear = rng.standard_normal((runs, 1, d))
+        f, _ = quiet.argmins(linear, np.array([0.5]), f)
+        g, _ = measured.argmins(linear, np.array([0.5]), g)
+        assert np.array_equal(f, g)
+        assert np.allclose(measured.mean_losses(g), mean_losses(X, g), rtol=1e-12)
+        if number % 2:  # a step that touches no records
+            f = g = g + 0.1 * rng.standard_normal(g.shape)
+            assert np.allclose(measured.mean_losses(g), mean_losses(X, g), rtol=1e-12)
+
+
+def mean_losses(X, points):
+    return np.logaddexp(0.0, -np.einsum("rkd,nd->rkn", points, X)).mean(axis=-1)
