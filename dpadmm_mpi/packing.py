@@ -1,5 +1,6 @@
 """Several configurations in one job: one after the other, or several at a time, each on a group of the ranks."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.config import Config
     from dpadmm_mpi.results import Result
     from dpadmm_mpi.stopping import Stopper
-    from dpadmm_mpi.transport import Transport
+    from dpadmm_mpi.transport import Queue, Transport
 
 
 class Job(NamedTuple):
@@ -36,34 +37,55 @@ class Report(NamedTuple):
 def run_all(
     jobs: list[Job], groups: int, world: "Transport", manner: Manner, stopper: "Stopper", spare: bool
 ) -> tuple[list["Result"], DpadmmError | None]:
-    """Each group of ranks takes a share of the jobs. What was finished, and what to say of the others, on every rank.
+    """Each group of ranks takes one job after the other. What was finished, and what to say of the others, on every rank.
 
     `spare`: ranks for which no network has a place idle; otherwise, more ranks than places are refused. A job that fails on
     all its ranks does not stop the others; a signal or the walltime does, whichever group it reaches.
     """
     from dpadmm_mpi.agreement import on_root
-    from dpadmm_mpi.transport import Alarm
+    from dpadmm_mpi.transport import Alarm, Queue
 
-    shares = _share(jobs, groups)
-    colours = on_root(world, lambda: _colours(world.size, shares)) if spare else [0] * world.size
+    colours = on_root(world, lambda: _colours(world.size, groups, jobs)) if spare else [0] * world.size
     mine = colours[world.rank]
     if set(colours) == {0}:  # all ranks together, one job after the other
         report = _take(jobs, world, manner, stopper, named=len(jobs) > 1)
         return report.results, _summary([report])
-    group = world.split(mine)
+    group, queue = world.split(mine), Queue(world)
     report = Report([], [], [])
     if mine < groups:
         alarm = Alarm(world, [colours.index(colour) for colour in range(groups)]) if group.rank == 0 and groups > 1 else None
         if alarm is not None:
             stopper.hear = alarm.heard
-        report = _take(shares[mine], group, manner, stopper, named=len(jobs) > 1)
+        report = _take(_in_turn(jobs, queue, group), group, manner, stopper, named=len(jobs) > 1)
         if alarm is not None:
             alarm.tell_and_wait(stopper.reason if report.stopped else 0)
     reports = world.gather_objects(report if group.rank == 0 else Report([], [], []))
-    return [result for part in reports for result in part.results], _summary(reports)
+    queue.close()
+    place = {str(job.path): number for number, job in enumerate(jobs)}
+    results = [result for part in reports for result in part.results]
+    return sorted(results, key=lambda result: place[result.source]), _summary(reports)
 
 
-def _take(jobs: list[Job], group: "Transport", manner: Manner, stopper: "Stopper", named: bool) -> Report:
+def _in_turn(jobs: list[Job], queue: "Queue", group: "Transport") -> Iterator[Job]:
+    """The longest jobs first, each to the group that has nothing to do."""
+    ordered = sorted(jobs, key=_work, reverse=True)
+    while True:
+        number = group.broadcast(queue.next() if group.rank == 0 else None)
+        if number >= len(ordered):
+            return
+        yield ordered[number]
+
+
+def _work(job: Job) -> float:
+    """Roughly, and relative to other jobs."""
+    from dpadmm_mpi.algorithms.decentralised import METHODS
+
+    method = METHODS.get(job.config.algorithm.method)
+    recycled = 0.5 if method is not None and method.recycles else 0.0  # steps that touch no records cost next to nothing
+    return job.config.runs * job.config.iterations * (1.0 - recycled)
+
+
+def _take(jobs: Iterable[Job], group: "Transport", manner: Manner, stopper: "Stopper", named: bool) -> Report:
     """One job after the other, until the end or a stop."""
     report = Report([], [], [])
     for job in jobs:
@@ -106,32 +128,13 @@ def _summary(reports: list[Report]) -> DpadmmError | None:
     return ended
 
 
-def _colours(ranks: int, shares: list[list[Job]]) -> list[int]:
-    """rank -> group. A group has no more ranks than its smallest network has places; ranks left over get the number behind."""
+def _colours(ranks: int, groups: int, jobs: list[Job]) -> list[int]:
+    """rank -> group. A group has no more ranks than the smallest network has places; ranks left over get the number behind."""
     from dpadmm_mpi import graphs
 
-    groups = len(shares)
-    places = [min(len(graphs.build(job.config.network, job.config.seed).neighbours) for job in share) for share in shares]
+    places = min(len(graphs.build(job.config.network, job.config.seed).neighbours) for job in jobs)
     colours: list[int] = []
     for rank in range(ranks):
         group = rank * groups // ranks
-        colours.append(group if colours.count(group) < places[group] else groups)
+        colours.append(group if colours.count(group) < places else groups)
     return colours
-
-
-def _share(jobs: list[Job], groups: int) -> list[list[Job]]:
-    """The longest jobs first, each to the group with the least to do."""
-    from dpadmm_mpi.algorithms.decentralised import METHODS
-
-    def work(job: Job) -> float:
-        method = METHODS.get(job.config.algorithm.method)
-        recycled = 0.5 if method is not None and method.recycles else 0.0  # steps that touch no records cost next to nothing
-        return job.config.runs * job.config.iterations * (1.0 - recycled)
-
-    shares: list[list[Job]] = [[] for _ in range(groups)]
-    given = [0.0] * groups
-    for job in sorted(jobs, key=work, reverse=True):
-        least = given.index(min(given))
-        shares[least].append(job)
-        given[least] += work(job)
-    return shares

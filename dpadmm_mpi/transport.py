@@ -290,6 +290,31 @@ class MpiGathering:
         return in_node_order
 
 
+class Queue:
+    """Numbers 0, 1, 2, ..., each handed out to one of the ranks that ask. All ranks make it, and close it."""
+
+    def __init__(self, world: Transport) -> None:
+        from mpi4py import MPI
+
+        assert isinstance(world, Mpi)
+        self._counter = MPI.Win.Allocate(8 if world.rank == 0 else 0, 8, comm=world.service)
+        if world.rank == 0:
+            self._counter.tomemory()[:] = bytes(8)
+        world.gather_objects(None)  # nobody asks before it is zero
+
+    def next(self) -> int:
+        from mpi4py import MPI
+
+        number = np.empty(1, dtype=np.int64)
+        self._counter.Lock(0, MPI.LOCK_SHARED)
+        self._counter.Fetch_and_op(np.ones(1, dtype=np.int64), number, 0, 0, MPI.SUM)
+        self._counter.Unlock(0)
+        return int(number[0])
+
+    def close(self) -> None:
+        self._counter.Free()
+
+
 class Alarm:
     """Among the first ranks of groups that work apart: each tells each other one once, when it stops or is done."""
 

@@ -90,3 +90,25 @@ def test_waiting_ranks_leave_the_cores_to_others(tmp_path):
     process = command(program=program, ranks=2)
     assert process.returncode == 0, process.stderr
     assert float(process.stdout) < 0.5
+
+
+def test_every_number_of_a_queue_is_handed_out_once(tmp_path):
+    program = tmp_path / "queue.py"
+    program.write_text(
+        "import time\n"
+        "from mpi4py import MPI\n"
+        "from dpadmm_mpi.transport import Mpi, Queue\n"
+        "world = Mpi(MPI.COMM_WORLD)\n"
+        "queue, numbers = Queue(world), []\n"
+        "while not numbers or numbers[-1] < 40:\n"
+        "    numbers.append(queue.next())\n"
+        "    time.sleep(0.001 * (1 + world.rank))\n"
+        "everywhere = world.gather_objects(numbers)\n"
+        "queue.close()\n"
+        "if world.rank == 0: print(sorted(sum(everywhere, [])) == list(range(43)), min(map(len, everywhere)))\n"
+    )
+    process = command(program=program, ranks=3)
+    assert process.returncode == 0, process.stderr
+    whole, fewest = process.stdout.split()
+    assert whole == "True"
+    assert int(fewest) > 1
