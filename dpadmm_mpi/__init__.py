@@ -39,7 +39,8 @@ def run(
     from dpadmm_mpi.configfile import load as load_configuration
     from dpadmm_mpi.engine import Silent, execute
     from dpadmm_mpi.launch import refuse_copies
-    from dpadmm_mpi.transport import Mpi, Serial, Transport
+    from dpadmm_mpi.serial import Serial
+    from dpadmm_mpi.transport import Mpi, Transport
 
     if comm is None and output is not None:
         refuse_copies()

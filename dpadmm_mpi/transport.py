@@ -1,6 +1,6 @@
 """Messages: along the edges of the graph, and to and from rank 0. The only file that imports mpi4py.
 
-`Serial` and `Mpi` have the same methods; the engine does not know which one it has. Two channels: the edges carry
+`Serial` (serial.py) and `Mpi` have the same methods; the engine does not know which one it has. Two channels: the edges carry
 released values and nothing else, the other one carries set-up and measurements.
 """
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.graphs import Channel
 from dpadmm_mpi.launch import end_with_the_launcher, is_under_launcher, refuse_lonely_copies, refuse_strangers, usable_cores
+from dpadmm_mpi.serial import Serial
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -88,64 +89,6 @@ class Transport(Protocol):
     def links(self, channel: Channel, owner: Ints, width: int, tag: int = 0) -> Links: ...
 
     def abort(self, code: int) -> None: ...
-
-
-class SerialLinks:
-    def __init__(self, places: int) -> None:
-        self.known = np.arange(places)
-        self.vectors_sent = np.zeros(places, dtype=np.int64)
-
-    def start(self, values: Array) -> None:
-        self._values = values
-
-    def finish(self) -> Array:
-        return self._values
-
-    def close(self) -> None:
-        pass
-
-
-class SerialGathering:
-    def __init__(self, rows: Array) -> None:
-        self._rows = rows
-
-    def has_arrived(self) -> bool:
-        return True
-
-    def finish(self) -> Array:
-        return self._rows
-
-
-class Serial:
-    """Every node in this process."""
-
-    rank = 0
-    size = 1
-    library = "none"
-
-    def broadcast(self, value: Any) -> Any:
-        return value
-
-    def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
-        return [make(node) for node in range(len(owner))]
-
-    def start_gather(self, rows: Array, owner: Ints) -> Gathering:
-        return SerialGathering(rows)
-
-    def gather_objects(self, value: T) -> list[T]:
-        return [value]
-
-    def highest(self, values: list[int]) -> list[int]:
-        return values
-
-    def split(self, group: int) -> Transport:
-        return self
-
-    def links(self, channel: Channel, owner: Ints, width: int, tag: int = 0) -> Links:
-        return SerialLinks(len(owner))
-
-    def abort(self, code: int) -> None:
-        sys.exit(code)
 
 
 class Mpi:

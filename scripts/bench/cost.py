@@ -22,7 +22,7 @@ from dpadmm_mpi.engine import Silent, execute
 from dpadmm_mpi.errors import DpadmmError
 from dpadmm_mpi.machine import measure
 from dpadmm_mpi.plan import make_plan
-from dpadmm_mpi.transport import Serial
+from dpadmm_mpi.serial import Serial
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SMALL_NODES = {
