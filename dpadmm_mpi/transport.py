@@ -35,7 +35,7 @@ _LAST_WORDS = 0.5  # seconds in which the launcher forwards what was said, befor
 class Links(Protocol):
     """One channel between the places of this rank and all others."""
 
-    known: Ints  # places whose values `exchange` returns: this rank's own, then the senders on other ranks
+    known: Ints  # places whose values `finish` returns: this rank's own, then the senders on other ranks
     vectors_sent: Ints  # per own place: how many ranks its vector travels to
 
     def start(self, values: Array) -> None:
