@@ -9,22 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm_mpi.newton import norms
 from dpadmm_mpi.streams import Purpose, generators
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def noise(seed: int, run: int, nodes: Ints, iteration: int, alpha: Array, features: int) -> Array:
-    """e_i(t), one row per node, each from its own address: Gamma(d) times a normal vector of length 1, over alpha."""
-    direction = np.empty((len(nodes), features))
-    radius, length = np.empty((len(nodes), 1)), np.empty((len(nodes), 1))
-    for k, rng in enumerate(generators(seed, Purpose.NOISE, run, nodes, iteration)):
-        row = direction[k]
-        rng.standard_normal(out=row)
+def noise(seed: int, runs: range, nodes: Ints, iteration: int, alpha: Array, features: int) -> Array:
+    """e_i(t), (runs, nodes, d), each from its own address: Gamma(d) times a normal vector of length 1, over alpha_i."""
+    direction = np.empty((len(runs) * len(nodes), features))
+    radius = np.empty((len(direction), 1))
+    for k, rng in enumerate(generators(seed, Purpose.NOISE, runs, nodes, iteration)):
+        rng.standard_normal(out=direction[k])
         radius[k] = rng.standard_gamma(features)
-        length[k] = np.sqrt(row @ row)
-    return radius * direction / length / alpha[:, None]
+    e = radius * direction / norms(direction)[:, None]
+    return e.reshape(len(runs), len(nodes), features) / alpha[:, None]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Rows of the record on their way from the nodes to rank 0, which the ranks do not wait for."""
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -35,7 +36,7 @@ class _Row(NamedTuple):
 
 
 class Rows:
-    """Those of runs that go side by side. At most one is on its way, and it is written down before the next one leaves."""
+    """Those of runs that go side by side. Several are on their way where ranks are some iterations ahead of others."""
 
     def __init__(
         self,
@@ -51,14 +52,14 @@ class Rows:
         self._measures, self._runs, self._recorder, self._observer = measures, runs, recorder, observer
         self._number = {int(t): row for row, t in enumerate(plan.recorded)}
         self._measured: Array | None = None
-        self._under_way: _Row | None = None
+        self._under_way = deque[_Row]()
 
     def wants(self, t: int) -> bool:
         return t in self._number
 
     def while_messages_travel(self, t: int, state: Any) -> None:
-        """The row before is written down, and what the messages do not change is measured."""
-        self.catch_up()
+        """Rows that have arrived are written down, and what the messages do not change is measured."""
+        self.catch_up(wait=False)
         if self.wants(t) and self._measures.of_released:
             self._measured = self._measures.rows(state, None)
 
@@ -68,22 +69,21 @@ class Rows:
             shared = self._measures.shared(state)
             self._measured = self._measures.rows(state, self._transport.broadcast(shared) if self._has_hub else shared)
         content = np.concatenate([timing, self._measured], axis=-1)
-        self._under_way = _Row(t, state, self._transport.start_gather(by_place(content), self._owner))
+        self._under_way.append(_Row(t, state, self._transport.start_gather(by_place(content), self._owner)))
         self._measured = None
 
     def catch_up(self, wait: bool = True) -> None:
-        """Write down the row that is on its way, if there is one; without `wait`, if it has arrived."""
-        if self._under_way is None or not (wait or self._under_way.gathering.has_arrived()):
-            return
-        t, state, gathering = self._under_way
-        self._under_way = None
-        gathered = gathering.finish()
-        if gathered is None or self._recorder is None:
-            return
-        content = by_run(gathered, len(self._runs))
+        """Write down the rows that are on their way; without `wait`, those that have arrived."""
+        while self._under_way and (wait or self._under_way[0].gathering.has_arrived()):
+            t, state, gathering = self._under_way.popleft()
+            gathered = gathering.finish()
+            if gathered is not None and self._recorder is not None:
+                self._write_down(t, state, by_run(gathered, len(self._runs)), self._recorder)
+
+    def _write_down(self, t: int, state: Any, content: Array, recorder: "Recorder") -> None:
         values = self._measures.values(content[..., len(TIMING) :], state)
         values |= {name: content[..., k] for k, name in enumerate(TIMING)}
-        self._recorder.row(self._runs, self._number[t], t, values)
+        recorder.row(self._runs, self._number[t], t, values)
         self._observer.row(self._runs, t, values)
 
 

@@ -35,15 +35,16 @@ def generator(seed: int, purpose: Purpose, run: int = 0, node: int = 0, iteratio
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
-def generators(seed: int, purpose: Purpose, run: int, nodes: NDArray[np.int64], iteration: int) -> Iterator[Generator]:
-    """The generators of many nodes, one after the other: each is gone when the next one comes.
+def generators(seed: int, purpose: Purpose, runs: range, nodes: NDArray[np.int64], iteration: int) -> Iterator[Generator]:
+    """The generators of all nodes in the first run, in the second, ...: each is gone when the next one comes.
 
-    The same as `generator` for each node, at a ninth of the cost: one cipher is moved from address to address.
+    The same as `generator` for each address, at a ninth of the cost: one cipher is moved from address to address.
     """
     cipher = np.random.Philox(key=np.array([seed, purpose], dtype=np.uint64))
     rng = np.random.Generator(cipher)
     place = cipher.state
-    for node in nodes.tolist():
-        place["state"]["counter"] = np.array([0, iteration, node, run], dtype=np.uint64)
-        cipher.state = place
-        yield rng
+    for run in runs:
+        for node in nodes.tolist():
+            place["state"]["counter"] = np.array([0, iteration, node, run], dtype=np.uint64)
+            cipher.state = place
+            yield rng

@@ -159,6 +159,9 @@ class MpiLinks:
 
     A message holds one vector for each place of the sender that has a receiver at the other rank, in ascending order of
     the places: no header, no pickle. Both sides derive the same lists from channel and owner.
+
+    A send is over when its receiver has looked at it, which may be asleep. Nobody waits for that: messages leave from two sets
+    of buffers in turn, and whoever has sent the next message has received the one before.
     """
 
     def __init__(self, comm: Any, channel: Channel, owner: Ints, width: int, tag: int, spins: int) -> None:
@@ -181,36 +184,46 @@ class MpiLinks:
         self.vectors_sent = np.array([sum(int(i) in nodes for nodes in outgoing.values()) for i in mine], dtype=np.int64)
         self._own = len(mine)
         self._values = np.empty((len(self.known), width))
-        self._outbox = [
-            (np.searchsorted(mine, sorted(nodes)), np.empty((len(nodes), width))) for _, nodes in sorted(outgoing.items())
-        ]
-        receives, start = [], len(mine)
+        self._receives, start = [], len(mine)
         for peer in sorted(incoming):
             stop = start + len(incoming[peer])
-            receives.append(comm.Recv_init(self._values[start:stop], source=peer, tag=tag))
+            self._receives.append(comm.Recv_init(self._values[start:stop], source=peer, tag=tag))
             start = stop
-        sends = [
-            comm.Send_init(buffer, dest=peer, tag=tag) for peer, (_, buffer) in zip(sorted(outgoing), self._outbox, strict=True)
-        ]
-        self._requests = receives + sends
+        receivers: dict[tuple[int, ...], list[int]] = {}  # of the same message
+        for peer, nodes in sorted(outgoing.items()):
+            receivers.setdefault(tuple(sorted(nodes)), []).append(peer)
+        self._outboxes = [_Outbox(comm, mine, receivers, width, tag) for _ in range(2)]
         self._start_all = MPI.Prequest.Startall
         self._spins = spins
 
     def start(self, values: Array) -> None:
+        outbox = self._outboxes[0]
+        _wait(outbox.sends, self._spins)
+        self._outboxes.reverse()
         self._values[: self._own] = values
-        for rows, buffer in self._outbox:
+        for rows, buffer in outbox.messages:
             buffer[...] = values[rows]
-        if self._requests:
-            self._start_all(self._requests)
+        self._start_all(self._receives + outbox.sends)
 
     def finish(self) -> Array:
-        if self._requests:
-            _wait(self._requests, self._spins)
+        _wait(self._receives, self._spins)
         return self._values
 
     def close(self) -> None:
-        for request in self._requests:
+        sends = [send for outbox in self._outboxes for send in outbox.sends]
+        _wait(sends, self._spins)
+        for request in self._receives + sends:
             request.Free()
+
+
+class _Outbox:
+    def __init__(self, comm: Any, mine: Ints, receivers: dict[tuple[int, ...], list[int]], width: int, tag: int) -> None:
+        self.messages = [(np.searchsorted(mine, nodes), np.empty((len(nodes), width))) for nodes in receivers]
+        self.sends = [
+            comm.Send_init(buffer, dest=peer, tag=tag)
+            for peers, (_, buffer) in zip(receivers.values(), self.messages, strict=True)
+            for peer in peers
+        ]
 
 
 class MpiGathering:

@@ -146,7 +146,7 @@ class Decentralised:
         perturbation = PERTURBATIONS[s.perturbation]
         e = np.zeros_like(state.primal)
         if s.perturbation != "none":
-            e = np.stack([noise(s.seed, run, self.nodes, t, s.alpha[t, self.nodes], s.features) for run in runs])
+            e = noise(s.seed, runs, self.nodes, t, s.alpha[t, self.nodes], s.features)
         factor = perturbation.objective_factor(eta, self.degree)
         argmin, residuals = data_step(self.problems, state, eta, self.degree, factor * e)
         refuse_inexact(residuals, runs, self.nodes, t)

@@ -34,6 +34,10 @@ def schedule(raw, key):
     return at
 
 
+def one_noise(seed, run, node, t, alpha, features):
+    return noise(seed, range(run, run + 1), np.array([node]), t, np.array([alpha]), features)[0, 0]
+
+
 @pytest.mark.parametrize("problem", [{}, {"loss": "huber", "width": 0.3}], ids=["logistic", "huber"])
 @pytest.mark.parametrize("perturbation", PERTURBATIONS)
 @pytest.mark.parametrize("method", METHODS)
@@ -62,7 +66,7 @@ def test_trajectory_equals_the_plain_implementation(config, method, perturbation
             theta=theta,
             gamma=0.8,
             perturbation=perturbation,
-            noise=lambda t, i, run=run: noise(11, run, np.array([i]), t, np.array([alphas[i]]), plan.features)[0],
+            noise=lambda t, i, run=run: one_noise(11, run, i, t, alphas[i], plan.features),
         )
         assert np.max(np.abs(result["trajectory"][run] - expected)) < 1e-8
     assert np.array_equal(result["final/primal"], result["trajectory"][:, -1])

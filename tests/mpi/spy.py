@@ -13,7 +13,7 @@ from dpadmm_mpi import cli, transport
 
 folder = Path(sys.argv[1])
 sys.argv[1:] = sys.argv[2:]
-calls, buffers, messages = [], {}, {}
+calls, prepared, messages = [], {}, {}
 
 
 class Witness:
@@ -26,8 +26,9 @@ class Witness:
             return getattr(self.comm, name)
 
         def send_init(buffer, dest, tag):
-            buffers[dest] = buffer
-            return self.comm.Send_init(buffer, dest=dest, tag=tag)
+            request = self.comm.Send_init(buffer, dest=dest, tag=tag)
+            prepared[id(request)] = dest, buffer
+            return request
 
         return send_init
 
@@ -38,7 +39,7 @@ class WatchedLinks(transport.MpiLinks):
         start_all = self._start_all
 
         def note_and_start(requests):
-            for dest, buffer in buffers.items():
+            for dest, buffer in (prepared[id(request)] for request in requests if id(request) in prepared):
                 messages.setdefault(dest, []).append(np.frombuffer(bytes(memoryview(buffer).cast("B")), dtype=np.uint8))
             start_all(requests)
 

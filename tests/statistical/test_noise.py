@@ -66,7 +66,7 @@ def test_recovered_noise_has_gamma_norm_and_uniform_direction(config, method, pe
 def test_unit_noise_in_many_dimensions():
     from dpadmm_mpi.mechanisms import noise
 
-    e = noise(3, 0, np.arange(3000), 0, np.ones(3000), 40)
+    e = noise(3, range(1), np.arange(3000), 0, np.ones(3000), 40)[0]
     norm = np.linalg.norm(e, axis=1)
     assert stats.kstest(norm, stats.gamma(40).cdf).pvalue > LEVEL
     # The square of a coordinate of a uniform direction is Beta(1/2, (d-1)/2).

@@ -181,13 +181,14 @@ def test_owners_are_contiguous_balanced_and_nobody_is_idle(ranks, rng):
     assert np.ptp(np.bincount(even)) <= 1
 
 
-def test_generators_of_many_nodes_are_those_of_each(rng):
+def test_generators_of_many_addresses_are_those_of_each(rng):
     """Whatever was drawn from the one before."""
     from dpadmm_mpi.streams import Purpose, generator, generators
 
-    nodes = np.array([3, 0, 12])
-    for node, moved in zip(nodes, generators(5, Purpose.NOISE, 2, nodes, 7), strict=True):
-        fresh = generator(5, Purpose.NOISE, 2, int(node), 7)
+    nodes, runs = np.array([3, 0, 12]), range(2, 4)
+    addresses = [(run, int(node)) for run in runs for node in nodes]
+    for (run, node), moved in zip(addresses, generators(5, Purpose.NOISE, runs, nodes, 7), strict=True):
+        fresh = generator(5, Purpose.NOISE, run, node, 7)
         assert np.array_equal(moved.standard_normal(5), fresh.standard_normal(5))
         assert moved.integers(1000, dtype=np.uint32) == fresh.integers(1000, dtype=np.uint32)  # half a word is left over
         assert moved.standard_gamma(3) == fresh.standard_gamma(3)
