@@ -55,8 +55,22 @@ class NodeProblem:
         return len(self._blocks) == 1
 
     @property
+    def transposed(self) -> Any:
+        """Of `signed`, if it stays in the cache."""
+        return self._blocks[0].transposed
+
+    @property
+    def records(self) -> int:
+        return int(self.signed.shape[0])
+
+    @property
     def features(self) -> int:
         return int(self.signed.shape[1])
+
+    @property
+    def numbers(self) -> int:
+        """That are stored."""
+        return _numbers(self.signed)
 
     def margins(self, f: Array) -> Array:
         """y_n f.x_n of all records, one row for each row of f."""
@@ -201,10 +215,13 @@ def _one_by_one(matrix: Any, vectors: Array) -> Array:
     return np.stack([matrix @ vector for vector in vectors])
 
 
+def _numbers(rows: Any) -> int:
+    return int(rows.size if isinstance(rows, np.ndarray) else rows.nnz)
+
+
 def _blocks(rows: Any) -> list[_Block]:
     B, d = rows.shape
-    dense = isinstance(rows, np.ndarray)
-    numbers = rows.size if dense else rows.nnz
+    dense, numbers = isinstance(rows, np.ndarray), _numbers(rows)
     if numbers <= IN_CACHE:
         return [_Block(slice(0, B), rows, rows.T, fetch=False)]
     count = max(1, B * BLOCK // numbers)

@@ -4,20 +4,22 @@ A node keeps one factorised Hessian, that of O_i near its own minimum: a functio
 depends on its arguments and on nothing that went before, on every layout and after every restart. Q diag(lambda) Q' makes any
 quadratic term free: (H + mu I)^-1 g takes two products with Q. BFGS pairs correct for the distance between the two points.
 
-The solves of several runs, which share the records, go side by side, one in each row: a pass over the records serves them all.
+Solves go side by side, one in each row: several runs of one node, or one run of several nodes (sidebyside.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.newton import TOLERANCE, minimise, norms
-from dpadmm_mpi.problem import FEW, SCALE_FLOOR, NodeProblem, Tilted
+from dpadmm_mpi.newton import TOLERANCE, minimise
+from dpadmm_mpi.problem import NodeProblem, Tilted
+from dpadmm_mpi.sidebyside import Objectives, Points, some_rows
 
 Array = NDArray[np.float64]
-Product = Callable[[Array], Array]
+Ints = NDArray[np.int64]
+Product = Callable[[Array, Ints], Array]  # of the inverse Hessians of some solves with one vector each
 
 EVALUATIONS = 60  # more than this, and the damped Newton method takes over
 HESSIAN_COST = 40  # evaluations that a Hessian at the current point costs, roughly, and about what is left after it
@@ -25,7 +27,7 @@ _ROUGH_EVALUATIONS = 6  # a Hessian near the minimum is as good as one at it
 _LOOK_BACK = 4  # steps over which the rate of convergence is measured
 _FLAT = 0.5  # a step along a direction is long enough when the slope has fallen to this share: BFGS asks for no more
 _TRIALS = 30
-_CROWDED = 0.7  # share of solves under way, up to which those at their end leave
+_CROWDED = 0.7  # share of a node's solves under way, up to which those at their end leave
 
 
 class Solutions(NamedTuple):
@@ -42,76 +44,85 @@ class Reference(NamedTuple):
     Q: Array
     curvatures: Array
 
-    def inverse(self, ridge: float) -> Product:
-        scale = 1.0 / (self.curvatures + ridge)
-        return lambda g: np.asarray(((g @ self.Q) * scale) @ self.Q.T)
 
-
-def reference(problem: NodeProblem) -> Reference:
-    """The Hessian at the end of a short descent from zero, which starts with the diagonal there."""
-    zero = np.zeros((1, problem.features))
-    margins = problem.zero_margins(1)[0]
+def references(problems: Sequence[NodeProblem]) -> list[Reference]:
+    """The Hessians at the ends of short descents from zero, which start with the diagonals there."""
+    zero = np.zeros((len(problems), problems[0].features))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        diagonal = problem.hessian_diagonal(margins, problem.ridge)
-        if not diagonal.all():  # without a ridge: a column of zeros, which nothing moves, or a loss that is straight at zero
-            steepest = problem.curvature_bounds() + problem.ridge
-            diagonal = np.where(steepest > 0.0, steepest, 1.0)
-        near = _descend(problem, lambda g: g / diagonal, zero, problem.ridge, zero, roughly=True)
-        if near.residual[0] < np.inf:
-            margins = near.margins[0]
-        curvatures, Q = np.linalg.eigh(problem.hessian(margins, 0.0))
-    return Reference(Q, np.maximum(curvatures, 0.0))
+        diagonals = np.stack([_diagonal(problem) for problem in problems])
+        objectives = Objectives(problems, zero, np.array([problem.ridge for problem in problems]))
+        near = _descend(objectives, lambda g, here: g / diagonals[here], zero, roughly=True)
+        kept = []
+        for k, problem in enumerate(problems):
+            margins = near.margins[k] if near.residual[k] < np.inf else problem.zero_margins(1)[0]
+            curvatures, Q = np.linalg.eigh(problem.hessian(margins, 0.0))
+            kept.append(Reference(Q, np.maximum(curvatures, 0.0)))
+    return kept
+
+
+def _diagonal(problem: NodeProblem) -> Array:
+    """Of the Hessian of O_i at zero."""
+    diagonal = problem.hessian_diagonal(problem.zero_margins(1)[0], problem.ridge)
+    if diagonal.all():
+        return diagonal
+    # Without a ridge: a column of zeros, which nothing moves, or a loss that is straight at zero.
+    steepest = problem.curvature_bounds() + problem.ridge
+    return np.where(steepest > 0.0, steepest, 1.0)
+
+
+def _kept_inverse(kept: Sequence[Reference], ridge: Array) -> Product:
+    """For one node in all rows, or another one in each."""
+    scales = 1.0 / (np.stack([reference.curvatures for reference in kept]) + ridge[:, None])
+
+    def times(g: Array, here: Ints) -> Array:
+        if len(kept) == 1 and len(g) > 1:
+            return np.asarray(((g @ kept[0].Q) * scales) @ kept[0].Q.T)
+        Qs = [kept[k].Q for k in (here.tolist() if len(kept) > 1 else [0])]
+        product = np.empty_like(g)
+        for k, Q in enumerate(Qs):
+            product[k] = g[k] @ Q
+        product *= scales[here] if len(kept) > 1 else scales
+        for k, Q in enumerate(Qs):
+            product[k] = Q @ product[k]
+        return product
+
+    return times
 
 
 def argmin(
-    problem: NodeProblem, kept: Reference, linear: Array, quadratic: float, start: Array, margins: Array | None = None
+    problems: Sequence[NodeProblem],
+    kept: Sequence[Reference],
+    linear: Array,
+    quadratic: Array,
+    start: Array,
+    margins: Array | None = None,
 ) -> Solutions:
-    """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2 for every row of `linear`, from that row of `start`.
+    """argmin_f O_i(f) + linear.f + (quadratic_i/2) ||f||^2 for every row of `linear`, from that row of `start`.
 
-    `margins`: those of `start`, where they are known.
+    One node (problem, reference, quadratic term) for all rows, or one for each. `margins`: of `start`, where they are known.
     """
-    ridge = problem.ridge + quadratic
+    ridge = np.array([problem.ridge for problem in problems]) + quadratic
     # Overflow ends in the damped method, and there in a residual; a solve at its end may have a residual of 0.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = _descend(problem, kept.inverse(ridge), linear, ridge, start, margins)
-    for k in np.flatnonzero(~(found.residual <= TOLERANCE)):
-        point = minimise(Tilted(problem, linear[k], ridge), found.f[k] if found.residual[k] < np.inf else start[k])
+        found = _descend(Objectives(problems, linear, ridge), _kept_inverse(kept, ridge), start, margins)
+    for k in np.flatnonzero(~(found.residual <= TOLERANCE)).tolist():
+        node = k if len(problems) > 1 else 0
+        objective = Tilted(problems[node], linear[k], float(ridge[node]))
+        point = minimise(objective, found.f[k] if found.residual[k] < np.inf else start[k])
         found.f[k], found.residual[k], found.margins[k] = point.f, point.residual, point.margins
     return found
 
 
-class _Points(NamedTuple):
-    """Where the solves are, one in each row."""
-
-    f: Array
-    margins: Array
-    gradient: Array
-    residual: Array
-
-    def at(self, which: NDArray[np.int64]) -> "_Points":
-        return _Points(self.f[which], _rows(self.margins, which), self.gradient[which], self.residual[which])
-
-
 def _descend(
-    problem: NodeProblem,
-    inverse: Product,
-    linear: Array,
-    ridge: float,
-    start: Array,
-    margins: Array | None = None,
-    roughly: bool = False,
+    objectives: Objectives, inverse: Product, start: Array, margins: Array | None = None, roughly: bool = False
 ) -> Solutions:
-    """BFGS from an inverse Hessian; where it pays, and a rough solution will not do, one at the current point replaces it.
+    """BFGS from inverse Hessians; where it pays, and a rough solution will not do, one at the current point replaces them.
 
-    A solve that has come to its end stays where it is, and leaves when enough of them are to make the others faster.
+    A solve that has come to its end leaves. Runs of one node, which others pay little for, stay until enough of them can leave.
     """
     found: Solutions | None = None
     here = np.arange(len(start))  # the solves that have not left
-    if margins is None:
-        _, margins, sums = problem.at(start)
-    else:
-        sums = problem.weighted_sums(problem.loss.first(margins))
-    now = _points(problem, linear, ridge, start.copy(), margins, sums)
+    now = objectives.start(start.copy(), margins)
     hessian = _Inverse(inverse, start.shape)
     history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian
     before, direction = now, np.zeros_like(start)
@@ -124,38 +135,31 @@ def _descend(
         if history:
             ascent = hessian.learn(now.f - before.f, now.gradient - before.gradient, ascent + direction, now.gradient, ascent)
         history.append(now.residual)
-        if left <= _CROWDED * len(here):
+        if left < len(here) and (objectives.of_several_nodes or left <= _CROWDED * len(here)):
             found = _put(found, here, now)
             stay = np.flatnonzero(under_way)
-            here, under_way, now, ascent, linear = here[stay], under_way[stay], now.at(stay), ascent[stay], linear[stay]
+            here, under_way, now, ascent = here[stay], under_way[stay], now.at(stay), ascent[stay]
             history = [residuals[stay] for residuals in history]
+            objectives = objectives.of(stay)
             hessian.keep(stay)
         if not roughly and len(history) > _LOOK_BACK:
             for k in np.flatnonzero(under_way & _are_slow(history)).tolist():
-                ascent[k] = hessian.replace(k, problem.hessian(now.margins[k], ridge)) @ now.gradient[k]
+                ascent[k] = hessian.replace(k, objectives.hessian(k, now.margins[k])) @ now.gradient[k]
                 for residuals in history[:-1]:
                     residuals[k] = np.nan
         direction = -ascent
         direction[~under_way] = 0.0
-        before, now = now, _search(problem, now, direction, linear, ridge)
+        before, now = now, _search(objectives, now, direction)
     return _put(found, here, now)
 
 
-def _put(found: Solutions | None, here: NDArray[np.int64], now: _Points) -> Solutions:
+def _put(found: Solutions | None, here: Ints, now: Points) -> Solutions:
     """The solves that are here have come so far."""
     if found is None:  # all of them
         return Solutions(now.f, now.residual, now.margins)
     for all_, some in zip(found, (now.f, now.residual, now.margins), strict=True):
         all_[here] = some
     return found
-
-
-def _points(problem: NodeProblem, linear: Array, ridge: float, f: Array, margins: Array, sums: Array) -> _Points:
-    """Gradients and their norms relative to those of their terms, where sum_n L'_n y_n x_n is known."""
-    data, pull = problem.weight * sums, ridge * f
-    gradient = data + pull + linear
-    scale = np.maximum(norms(data) + norms(pull) + norms(linear), SCALE_FLOOR * problem.C)
-    return _Points(f, margins, gradient, np.where(scale < np.inf, norms(gradient) / scale, np.nan))
 
 
 class _Inverse:
@@ -167,13 +171,13 @@ class _Inverse:
 
     def __init__(self, first: Product, shape: tuple[int, ...]) -> None:
         solves, d = shape
-        self._first = first
+        self._first, self._here = first, np.arange(solves)
         self._own: dict[int, Array] = {}  # of the solves that have taken a Hessian of their own
         self._pairs = np.empty((solves, 2 * EVALUATIONS, d))  # p, z, p, z, ...; zeros: no correction
         self._count = 0
 
     def times(self, v: Array) -> Array:
-        product = self._first(v)
+        product = self._first(v, self._here)
         for k, H in self._own.items():
             product[k] = H @ v[k]
         return product - _corrections(self._pairs[:, : self._count], v) if self._count else product
@@ -195,9 +199,11 @@ class _Inverse:
         self._pairs[k] = 0.0
         return self._own[k]
 
-    def keep(self, which: NDArray[np.int64]) -> None:
+    def keep(self, which: Ints) -> None:
         """Of these solves alone."""
-        self._pairs = self._pairs[which]
+        pairs = np.empty((len(which), *self._pairs.shape[1:]))
+        pairs[:, : self._count] = self._pairs[which, : self._count]
+        self._pairs, self._here = pairs, self._here[which]
         self._own = {new: self._own[old] for new, old in enumerate(which.tolist()) if old in self._own}
 
 
@@ -207,32 +213,28 @@ def _corrections(pairs: Array, v: Array) -> Array:
     return np.asarray((along.reshape(len(v), 1, -1) @ pairs)[:, 0])
 
 
-def _rows(values: Array, which: NDArray[np.int64]) -> Array:
-    """Some rows, laid out in memory as zero_margins lays them out."""
-    return values.T[:, which].T if values.flags.f_contiguous and len(which) > FEW else values[which]
-
-
 def _are_slow(history: list[Array]) -> NDArray[np.bool_]:
     """Whether a Hessian here costs less than the evaluations that are left at the present rate."""
     fall_per_step = np.log(history[-1 - _LOOK_BACK] / history[-1]) / _LOOK_BACK
     return np.log(history[-1] / TOLERANCE) > HESSIAN_COST * fall_per_step
 
 
-def _search(problem: NodeProblem, now: _Points, direction: Array, linear: Array, ridge: float) -> _Points:
+def _search(objectives: Objectives, now: Points, direction: Array) -> Points:
     """To where the slopes along the directions have nearly vanished. A whole step is nearly always right.
 
     The slope along p is (C/B) sum_n L'_n (X p)_n + (ridge f + linear).p + t ridge p.p. The objective is convex: the slope
     rises along the line and has one zero, which secants close in on.
     """
-    along, margins, sums = problem.step(now.margins, direction)
-    after = _points(problem, linear, ridge, now.f + direction, margins, sums)
+    after, (along, margins, sums) = objectives.step(now, direction)
     low, slope_low, here = np.zeros(len(direction)), np.vecdot(now.gradient, direction), np.vecdot(after.gradient, direction)
     enough = -_FLAT * slope_low
     steep = np.abs(here) > enough  # neither flat enough nor not a number, which the caller sees
     if not steep.any():
         return after
     moved = np.flatnonzero(steep)
-    tilt, bend = np.vecdot(ridge * now.f + linear, direction), ridge * np.vecdot(direction, direction)
+    ridge = objectives.ridge
+    tilt = np.vecdot(ridge[:, None] * now.f + objectives.linear, direction)
+    bend = ridge * np.vecdot(direction, direction)
     high, slope_high = np.full(len(low), np.inf), np.full(len(low), np.inf)
     length = np.ones(len(low))
     for _ in range(_TRIALS):
@@ -243,10 +245,10 @@ def _search(problem: NodeProblem, now: _Points, direction: Array, linear: Array,
         closer = np.where(high < np.inf, low + share * (high - low), 3.0 * length)
         length = np.where(steep, closer, length)
         margins = now.margins + length[:, None] * along
-        slopes = problem.loss.first(margins)
-        here = problem.weight * np.vecdot(slopes, along) + tilt + length * bend
-        steep = np.abs(here) > enough
+        slopes = objectives.loss.first(margins)
+        here = objectives.weight * np.vecdot(slopes, along) + tilt + length * bend
+        steep &= np.abs(here) > enough
         if not steep.any():
             break
-    sums[moved] = problem.weighted_sums(_rows(slopes, moved))
-    return _points(problem, linear, ridge, now.f + length[:, None] * direction, margins, sums)
+    sums[moved] = objectives.of(moved).weighted_sums(some_rows(slopes, moved))
+    return objectives.points(now.f + length[:, None] * direction, margins, sums)

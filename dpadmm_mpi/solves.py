@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 from dpadmm_mpi import quasinewton
 from dpadmm_mpi.batch import Batch, is_small, padded_rows
 from dpadmm_mpi.problem import NodeProblem
+from dpadmm_mpi.sidebyside import margins_at
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 KEPT_FEATURES = 512  # up to which a node keeps a d x d factorisation, if it has more records than features
+TOGETHER = 1 << 20  # numbers of nodes that are solved together: they stay in the cache from one pass to the next
+VECTORS = 16  # numbers beside its own that a solve has for every record, roughly
 SPARSE_SIZE = 1 << 17  # numbers in a dense shard from which its zeros are worth leaving out
 SPARSE_SHARE = 0.25  # of non-zeros, up to which the sparse storage is smaller and faster
 
@@ -31,18 +34,37 @@ class Problems(Sequence[NodeProblem]):
         self._C = np.array([problem.C for problem in self._problems])
         self._ridge = np.array([problem.ridge for problem in self._problems])
         self._references: dict[int, quasinewton.Reference] = {}
-        # Points and their margins, of a node in all runs, for whoever asks next.
+        # Points and their margins, by the first node of those that were solved together, for whoever asks next.
         self._solved: dict[int, tuple[Array, Array]] = {}  # by a solve, step upon step: to be measured
         self._measured: dict[int, tuple[Array, Array]] = {}  # from the points: to begin a solve as if they were not known
-        shapes: dict[Any, list[int]] = {}
-        self._single: list[int] = []
+        small: dict[Any, list[int]] = {}
+        alike: dict[Any, list[int]] = {}
+        self._damped: list[int] = []
         for k, problem in enumerate(self._problems):
+            shape = problem.features, problem.loss
             if is_small(problem.signed):
-                shapes.setdefault((padded_rows(problem.signed), problem.features, problem.loss), []).append(k)
+                small.setdefault((padded_rows(problem.signed), *shape), []).append(k)
+                continue
+            problem.signed = without_zeros(problem.signed)
+            if problem.features > min(problem.records, KEPT_FEATURES):
+                self._damped.append(k)
             else:
-                problem.signed = without_zeros(problem.signed)
-                self._single.append(k)
-        self._batches = [(np.array(nodes), Batch([self._problems[k] for k in nodes])) for nodes in shapes.values()]
+                alike.setdefault((problem.records, *shape) if problem.stays_in_cache else k, []).append(k)
+        self._batches = [(np.array(nodes), Batch([self._problems[k] for k in nodes])) for nodes in small.values()]
+        self._kept = [some for nodes in alike.values() for some in self._together(nodes)]
+
+    def _together(self, nodes: list[int]) -> list[list[int]]:
+        largest = max(self._problems[k].numbers + VECTORS * self._problems[k].records for k in nodes)
+        count = max(1, TOGETHER // largest)
+        return [nodes[first : first + count] for first in range(0, len(nodes), count)]
+
+    def _solves(self, runs: int) -> Iterator[tuple[list[int], Any]]:
+        """What goes side by side, as nodes and as index of (runs, nodes, ...): several nodes in the only run, or one in all."""
+        for nodes in self._kept:
+            if runs == 1:
+                yield nodes, np.s_[0, nodes]
+            else:
+                yield from (([k], np.s_[:, k]) for k in nodes)
 
     @overload
     def __getitem__(self, index: int) -> NodeProblem: ...
@@ -64,17 +86,19 @@ class Problems(Sequence[NodeProblem]):
         means = np.empty(primals.shape[:-1])
         for nodes, batch in self._batches:
             means[:, nodes] = batch.mean_losses(primals[:, nodes])
-        for k in self._single:
-            means[:, k] = self._mean_losses(k, primals[:, k])
+        for k in self._damped:
+            means[:, k] = self._problems[k].mean_losses(primals[:, k])
+        for some, rows in self._solves(len(primals)):
+            means[rows] = self._mean_losses(some, primals[rows])
         return means
 
-    def _mean_losses(self, k: int, points: Array) -> Array:
-        problem, margins = self._problems[k], _known(self._solved.get(k), points)
+    def _mean_losses(self, nodes: list[int], points: Array) -> Array:
+        problems, margins = [self._problems[k] for k in nodes], _known(self._solved.get(nodes[0]), points)
         if margins is None:
-            margins = problem.margins(points)
-            if problem.stays_in_cache:  # otherwise the start of a solve fetches the records anyway
-                self._measured[k] = points.copy(), margins
-        return np.asarray(np.mean(problem.loss.value(margins), axis=-1))
+            margins = margins_at(problems, points)
+            if problems[0].stays_in_cache:  # otherwise the start of a solve fetches the records anyway
+                self._measured[nodes[0]] = points.copy(), margins
+        return np.asarray(np.mean(problems[0].loss.value(margins), axis=-1))
 
     def values_from(self, mean_losses: Array, primals: Array) -> Array:
         """O_i of every node at its own point in every run, where the mean losses there are known already."""
@@ -85,20 +109,22 @@ class Problems(Sequence[NodeProblem]):
         found, residuals = np.empty_like(start), np.empty(start.shape[:-1])
         for nodes, batch in self._batches:
             found[:, nodes], residuals[:, nodes] = batch.argmins(linear[:, nodes], quadratic[nodes], start[:, nodes])
-        for k in self._single:
-            found[:, k], residuals[:, k] = self._argmin(k, linear[:, k], float(quadratic[k]), start[:, k])
+        for k in self._damped:
+            points = [
+                self._problems[k].argmin(l, float(quadratic[k]), s) for l, s in zip(linear[:, k], start[:, k], strict=True)
+            ]
+            found[:, k], residuals[:, k] = [point.f for point in points], [point.residual for point in points]
+        for some, rows in self._solves(len(start)):
+            found[rows], residuals[rows] = self._argmins(some, linear[rows], quadratic[some], start[rows])
         return found, residuals
 
-    def _argmin(self, k: int, linear: Array, quadratic: float, start: Array) -> tuple[Array, Array]:
-        problem = self._problems[k]
-        if problem.features > min(problem.signed.shape[0], KEPT_FEATURES):
-            points = [problem.argmin(l, quadratic, s) for l, s in zip(linear, start, strict=True)]
-            return np.stack([point.f for point in points]), np.array([point.residual for point in points])
-        if k not in self._references:
-            self._references[k] = quasinewton.reference(problem)
-        margins = _known(self._measured.pop(k, None), start)
-        found = quasinewton.argmin(problem, self._references[k], linear, quadratic, start, margins)
-        self._solved[k] = found.f, found.margins
+    def _argmins(self, nodes: list[int], linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
+        problems = [self._problems[k] for k in nodes]
+        if nodes[-1] not in self._references:
+            self._references |= zip(nodes, quasinewton.references(problems), strict=True)
+        margins = _known(self._measured.pop(nodes[0], None), start)
+        found = quasinewton.argmin(problems, [self._references[k] for k in nodes], linear, quadratic, start, margins)
+        self._solved[nodes[0]] = found.f, found.margins
         return found.f, found.residual
 
 

@@ -86,10 +86,10 @@ def test_a_kept_factorisation_far_from_the_solution(rng):
     """Separable records: the curvature near O_i's own minimum says little about the penalised argmin, and still it is found."""
     X = np.abs(rows(rng, 1200, 60, 1.0))
     problem = NodeProblem(X, LOGISTIC, C, 1e-6)
-    kept = quasinewton.reference(problem)
-    assert kept.curvatures.max() < 1e-2 * np.linalg.eigvalsh(problem.hessian(np.zeros(len(X)), 0.0)).max()
+    kept = quasinewton.references([problem])
+    assert kept[0].curvatures.max() < 1e-2 * np.linalg.eigvalsh(problem.hessian(np.zeros(len(X)), 0.0)).max()
     linear = 5 * rng.standard_normal(60)
-    found = quasinewton.argmin(problem, kept, linear[None], 2.0, np.zeros((1, 60)))
+    found = quasinewton.argmin([problem], kept, linear[None], np.array([2.0]), np.zeros((1, 60)))
     assert relative_gradient(X, LOGISTIC, found.f[0], linear, 2.0 + 1e-6) <= 2 * TOLERANCE
 
 
@@ -100,20 +100,22 @@ def test_a_reference_without_a_ridge(rng, loss, sparse_rows):
     X = rows(rng, 1500, 20, 0.5)
     X[:, 3] = 0.0
     problem = NodeProblem(sparse.csr_matrix(X) if sparse_rows else X, loss, 1.0, 0.0)
-    kept = quasinewton.reference(problem)
-    assert kept.curvatures.max() > 0.0
+    kept = quasinewton.references([problem])
+    assert kept[0].curvatures.max() > 0.0
     linear, start = rng.standard_normal((3, 20)) * 0.01, np.zeros((3, 20))
-    start[0] = quasinewton.argmin(problem, kept, linear[:1], 0.1, start[:1]).f[0]  # one at its end from the beginning
-    found = quasinewton.argmin(problem, kept, linear, 0.1, start)
+    start[0] = quasinewton.argmin([problem], kept, linear[:1], np.array([0.1]), start[:1]).f[
+        0
+    ]  # one at its end from the beginning
+    found = quasinewton.argmin([problem], kept, linear, np.array([0.1]), start)
     assert found.residual.max() <= TOLERANCE
 
 
 def test_the_damped_method_takes_over_where_the_kept_factorisation_fails(rng, monkeypatch):
     X = rows(rng, 900, 70, 1.0)
     problem = NodeProblem(X, LOGISTIC, C, RIDGE)
-    kept, linear = quasinewton.reference(problem), rng.standard_normal(70)
+    kept, linear = quasinewton.references([problem]), rng.standard_normal(70)
     monkeypatch.setattr(quasinewton, "EVALUATIONS", 3)
-    found = quasinewton.argmin(problem, kept, linear[None], 1.0, np.zeros((1, 70)))
+    found = quasinewton.argmin([problem], kept, linear[None], np.array([1.0]), np.zeros((1, 70)))
     assert relative_gradient(X, LOGISTIC, found.f[0], linear, 1.0 + RIDGE) <= 2 * TOLERANCE
 
 
