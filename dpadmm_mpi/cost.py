@@ -18,7 +18,7 @@ from dpadmm_mpi.data.dataset import TEST_IN_MEMORY, Dataset, StoredDataset
 from dpadmm_mpi.machine import Machine
 from dpadmm_mpi.plan import Plan
 from dpadmm_mpi.problem import DENSE_HESSIAN, IN_CACHE
-from dpadmm_mpi.solves import KEPT_FEATURES, SPARSE_SHARE, SPARSE_SIZE
+from dpadmm_mpi.solves import KEPT_FEATURES, SPARSE_SHARE, SPARSE_SIZE, TOGETHER, VECTORS
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,18 +26,19 @@ Ints = NDArray[np.int64]
 SAMPLE = 256  # records that the density is taken from
 
 # Typical counts.
-EVALUATIONS = 11  # of a solve with a kept factorisation
+EVALUATIONS, QUIET_EVALUATIONS = 11, 7.5  # of a solve with a kept factorisation, with noise and without
 ROUGH_EVALUATIONS = 6  # before the Hessian that is kept
 NEWTON_STEPS = 3.5  # of a damped Newton solve that starts at the iterate before
 PRODUCTS = 30  # with the Hessian, of a Newton step by conjugate gradients
 EIGENVECTORS = 10  # d^3 multiplications of an eigendecomposition
 OPTIMUM_STEPS = 10  # Newton steps of the centralised optimum
 CENTRE_STEPS = 80  # Newton steps of the curated optimum, over all centres
-# Calls of numpy, and of what is around them, in units of the smallest one. Those in the first five lines serve all runs that go
-# side by side.
+# Calls of numpy, and of what is around them, in units of the smallest one. Those in the first six lines serve all runs that go
+# side by side, and those of an evaluation the nodes of a rank that are solved together in one run.
 CALLS_ITERATION = 150  # of a rank, with its exchange of messages
 CALLS_ROW = 400  # of rank 0, with its share of what is written at a time
-CALLS_EVALUATION = 75
+CALLS_EVALUATION = 60
+CALLS_PRODUCTS = 15  # of an evaluation, for each node
 CALLS_SPARSE = 50  # before scipy begins with a product
 CALLS_NODE = 25  # around the work of a node of a hub, or to measure a large node
 CALLS_BATCH_STEP = 120
@@ -83,8 +84,8 @@ def look_at(dataset: Dataset) -> Rows:
 
 def cost(plan: Plan, owner: Ints, rows: Rows, measure: Callable[[int], Machine]) -> Cost:
     """The model. `owner` has the rank of every place; measure(runs) tells what passes for so many runs at a time take."""
-    alone, runs = _Work(plan, rows, measure(1)), len(plan.groups_of_runs[0])
-    work = _Work(plan, rows, measure(runs), runs, alone)
+    alone, runs = _Work(plan, owner, rows, measure(1)), len(plan.groups_of_runs[0])
+    work = _Work(plan, owner, rows, measure(runs), runs, alone)
     machine = work.machine
     ranks = int(owner.max()) + 1
 
@@ -108,7 +109,9 @@ def cost(plan: Plan, owner: Ints, rows: Rows, measure: Callable[[int], Machine])
 class _Work:
     """Seconds and bytes of every node, (N,), and of rank 0. B records, d features, `entries` numbers stored of a shard."""
 
-    def __init__(self, plan: Plan, rows: Rows, machine: Machine, runs: int = 1, alone: "_Work | None" = None) -> None:
+    def __init__(
+        self, plan: Plan, owner: Ints, rows: Rows, machine: Machine, runs: int = 1, alone: "_Work | None" = None
+    ) -> None:
         self.plan, self.rows, self.machine, self.runs = plan, rows, machine, runs
         self.alone = alone or self  # one run by itself: what is not shared
         self.B, self.d = plan.sizes.astype(np.float64), plan.features
@@ -116,6 +119,7 @@ class _Work:
         method = plan.config.algorithm.method
         self.shared_call = machine.call / runs
         self.decentralised, self.curated = method in DECENTRALISED, method in CURATED
+        self.noisy = plan.config.privacy.perturbation not in (None, "none")
         self.exact = self.decentralised or method == "star-admm"
         d = self.d
         self.small = np.zeros(len(self.B), dtype=bool)
@@ -126,6 +130,11 @@ class _Work:
             self.sparse &= ~self.small
         self.kept = self.exact & ~self.small & (d <= np.minimum(self.B, KEPT_FEATURES))
         self.entries = self.B * d * np.where(self.sparse, rows.density, 1.0)
+        self.together = np.ones(len(self.B))
+        if runs == 1:
+            hosted = np.bincount(owner)[owner[: len(self.B)]]
+            at_most = np.where(self.entries <= IN_CACHE, TOGETHER // (self.entries + VECTORS * self.B), 1.0)
+            self.together = np.clip(at_most, 1.0, hosted)
         self.inner_steps = plan.config.algorithm.inner_steps
         self.compiles = self.inner_steps is not None and find_spec("numba") is not None
 
@@ -134,18 +143,21 @@ class _Work:
         m, config = self.machine, self.plan.config
         if self.curated:
             return self._gradient() + CALLS_NODE * self.shared_call
-        noisy = config.privacy.perturbation not in (None, "none")
         if not self.decentralised:
-            return self._solve() if self.inner_steps is None else self.alone._inner_loop(self.inner_steps, noisy)
+            return self._solve() if self.inner_steps is None else self.alone._inner_loop(self.inner_steps)
         recycles = config.algorithm.method in ("r-admm", "mr-admm")
-        noise = (CALLS_NOISE * m.call + self.d * m.normal) if noisy else 0.0
+        noise = (CALLS_NOISE * m.call + self.d * m.normal) if self.noisy else 0.0
         vectors = (20 + 2 * self.plan.graph.degree[: len(self.B)]) * self.d * m.copy  # dual step, sums over the neighbours
         return (self._solve() + noise) * (0.5 if recycles else 1.0) + vectors
 
     def node_measure(self) -> Array:
         """The mean loss: at the node's own point, and with a server at the server's too."""
         m = self.machine
-        one = self._pass() + 2.0 * self.B * m.record + np.where(self.small, 3.0 * m.matrix, CALLS_NODE * self.shared_call)
+        one = (
+            self._pass()
+            + 2.0 * self.B * m.record
+            + np.where(self.small, 3.0 * m.matrix, CALLS_NODE / self.together * self.shared_call)
+        )
         return one if self.decentralised or self.curated else 2.0 * one
 
     def root_measure(self) -> float:
@@ -184,7 +196,8 @@ class _Work:
     def _evaluation(self) -> Array:
         """One step of quasinewton.py, with two products with Q; the line search has some more vectors of B numbers."""
         m = self.machine
-        return self._gradient() + 2.0 * self.B * m.record + 2.0 * self.d**2 * m.dense + CALLS_EVALUATION * self.shared_call
+        calls = (CALLS_EVALUATION / self.together + CALLS_PRODUCTS) * self.shared_call
+        return self._gradient() + 2.0 * self.B * m.record + 2.0 * self.d**2 * m.dense + calls
 
     def _hessian(self) -> Array:
         m = self.machine
@@ -195,13 +208,14 @@ class _Work:
     def _solve(self) -> Array:
         """An exact argmin, by batch.py, quasinewton.py or newton.py; only the second solves runs side by side."""
         one_by_one = np.where(self.small, self.alone._small_solve(), self.alone._newton_solve())
-        return np.where(self.kept, EVALUATIONS * self._evaluation(), one_by_one)
+        evaluations = EVALUATIONS if self.noisy else QUIET_EVALUATIONS
+        return np.where(self.kept, evaluations * self._evaluation(), one_by_one)
 
     def _newton_solve(self) -> Array:
         m, d = self.machine, self.d
         factorised = self._hessian() + d**3 / 3.0 * m.product
         direction = factorised if d <= DENSE_HESSIAN else PRODUCTS * self._gradient()
-        return NEWTON_STEPS * (direction + self._gradient() + self.B * m.record + CALLS_EVALUATION * m.call)
+        return NEWTON_STEPS * (direction + self._gradient() + self.B * m.record + (CALLS_EVALUATION + CALLS_PRODUCTS) * m.call)
 
     def _small_solve(self) -> Array:
         m, d = self.machine, self.d
@@ -215,10 +229,12 @@ class _Work:
             + CALLS_BATCH_STEP * m.call / nodes_at_a_time
         )
 
-    def _inner_loop(self, steps: int, noisy: bool) -> Array:
+    def _inner_loop(self, steps: int) -> Array:
         """svrg.py: one full gradient, then steps on single records, laid out densely."""
         m, d = self.machine, self.d
-        step = d * (4.0 * m.dense + (m.normal + 2.0 * m.copy if noisy else 0.0) + (2.0 * m.copy if self.rows.sparse else 0.0))
+        step = d * (
+            4.0 * m.dense + (m.normal + 2.0 * m.copy if self.noisy else 0.0) + (2.0 * m.copy if self.rows.sparse else 0.0)
+        )
         step += 4.0 * m.record if self.compiles else CALLS_INNER_STEP * m.call
         return self._gradient() + steps * step + 2 * CALLS_NODE * m.call
 

@@ -94,9 +94,17 @@ def test_recycled_iterations_cost_half() -> None:
 def test_calls_are_shared_by_runs_that_go_side_by_side() -> None:
     """Shards of a few hundred records, where the calls are most of it; from 16 runs on there is nothing more to share."""
     small = (*SMALL_SHARDS, "data.features=90")
-    seconds = [predict(DECENTRALISED, *small, f"runs={runs}").seconds for runs in (1, 4, 16, 64)]
+    seconds = [predict(DECENTRALISED, *small, f"runs={runs}", ranks=10).seconds for runs in (1, 4, 16, 64)]
     assert seconds[0] > 1.5 * seconds[1] > 1.5 * seconds[2]
     assert seconds[2] == seconds[3]
+
+
+def test_calls_are_shared_by_nodes_of_a_rank_that_are_solved_together() -> None:
+    """In one run: the nodes of ten ranks on one rank take less than ten times as long, large ones do not."""
+    small = (*SMALL_SHARDS, "data.features=90", "record.every=20")
+    assert predict(DECENTRALISED, *small).seconds < 6 * predict(DECENTRALISED, *small, ranks=10).seconds
+    large = ("data.records=10000000", "record.every=20")
+    assert predict(DECENTRALISED, *large).seconds > 9 * predict(DECENTRALISED, *large, ranks=10).seconds
 
 
 def test_inner_steps_and_noise_are_counted() -> None:
