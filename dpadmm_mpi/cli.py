@@ -86,16 +86,20 @@ def check(
     from dpadmm_mpi.agreement import assign_owners
     from dpadmm_mpi.configfile import load
     from dpadmm_mpi.cost import cost, in_words, look_at
+    from dpadmm_mpi.launch import usable_cores
     from dpadmm_mpi.machine import measure
     from dpadmm_mpi.plan import make_plan
     from dpadmm_mpi.tables import plan_report
 
+    cores = len(usable_cores())
     for number, job in enumerate(load(config or quickstart(), overrides, only).configs):
         plan, dataset = make_plan(job)
         if number:
             print()
-        owner = assign_owners(plan.sizes, ranks, plan.graph.has_hub)
-        predicted = in_words(plan, owner, cost(plan, owner, look_at(dataset), measure))
+        owner, fewer = (assign_owners(plan.sizes, n, plan.graph.has_hub) for n in (ranks, min(ranks, cores)))
+        rows = look_at(dataset)
+        one_per_core = (cores, cost(plan, fewer, rows, measure)) if ranks > cores else None
+        predicted = in_words(plan, owner, cost(plan, owner, rows, measure), one_per_core)
         print(plan_report(plan, owner, plan.conditions(reference_norm, tau, beta), predicted))
     return 0
 

@@ -33,9 +33,12 @@ PRODUCTS = 30  # with the Hessian, of a Newton step by conjugate gradients
 EIGENVECTORS = 10  # d^3 multiplications of an eigendecomposition
 OPTIMUM_STEPS = 10  # Newton steps of the centralised optimum
 CENTRE_STEPS = 80  # Newton steps of the curated optimum, over all centres
-# Calls of numpy, and of what is around them, in units of the smallest one. Those in the first six lines serve all runs that go
-# side by side, and those of an evaluation the nodes of a rank that are solved together in one run.
+# Calls of numpy, and of what is around them, in units of the smallest one. Those in the first seven lines serve all runs that
+# go side by side, and those of an evaluation the nodes of a rank that are solved together in one run.
 CALLS_ITERATION = 150  # of a rank, with its exchange of messages
+CALLS_TURN = (
+    1200  # what a rank that shares its core with others loses per iteration, when it falls asleep and finds cold caches
+)
 CALLS_ROW = 400  # of rank 0, with its share of what is written at a time
 CALLS_EVALUATION = 60
 CALLS_PRODUCTS = 15  # of an evaluation, for each node
@@ -44,6 +47,7 @@ CALLS_NODE = 25  # around the work of a node of a hub, or to measure a large nod
 CALLS_BATCH_STEP = 120
 CALLS_NOISE = 13
 CALLS_INNER_STEP = 25  # of one SVRG step without numba
+COLD = 1.25  # times as long as on a core of its own takes a rank that shares one
 # Copies of a number, in units of one within the cache.
 COPIES_TEST = 3  # a block of test records
 COPIES_READ = 7  # from a file
@@ -94,8 +98,10 @@ def cost(plan: Plan, owner: Ints, rows: Rows, measure: Callable[[int], Machine])
         total[0] += of_root
         return np.asarray(total)
 
-    def on_cores(seconds: Array) -> float:
-        return float(max(seconds.max(), seconds.sum() / machine.cores))
+    def on_cores(seconds: Array, turn: float) -> float:
+        if ranks <= machine.cores:
+            return float(seconds.max())
+        return float(max(seconds.max(), np.sum(COLD * seconds + turn) / machine.cores))
 
     recorded = len(plan.recorded) / (plan.config.iterations + 1)
     iteration = per_rank(
@@ -103,7 +109,8 @@ def cost(plan: Plan, owner: Ints, rows: Rows, measure: Callable[[int], Machine])
     )
     setup = per_rank(alone.node_setup(), 0.0, 0.0)
     memory = per_rank(work.node_bytes(), PROCESS + (COMPILER if work.compiles else 0.0), work.root_bytes())
-    return Cost(on_cores(iteration), on_cores(setup), float(memory.max()), work.file_bytes())
+    turn = CALLS_TURN * work.shared_call
+    return Cost(on_cores(iteration, turn), on_cores(setup, 0.0), float(memory.max()), work.file_bytes())
 
 
 class _Work:
@@ -262,14 +269,18 @@ class _Work:
         return self.plan.config.data.source != "synthetic" and 8.0 * self.test_records * self.d > TEST_IN_MEMORY
 
 
-def in_words(plan: Plan, owner: Ints, found: Cost) -> str:
+def in_words(plan: Plan, owner: Ints, found: Cost, one_per_core: tuple[int, Cost] | None = None) -> str:
+    """`one_per_core`: a number of ranks that do not have to share cores, and what they would take."""
     config, ranks = plan.config, int(owner.max()) + 1
     total = found.setup + config.runs * config.iterations * found.seconds
     before = f", of which {_duration(found.setup)} before the first" if found.setup > 0.1 * total else ""
     runs, each = (f"{config.runs} runs", "iteration of a run") if config.runs > 1 else ("1 run", "iteration")
+    where = "1 rank" if ranks == 1 else f"{ranks} ranks"
+    if one_per_core is not None:
+        where += f" that share cores, {_duration(one_per_core[1].seconds)} on {one_per_core[0]} that do not"
     return (
         f"about {_duration(found.seconds)} per {each} ({_duration(total)} for {runs} of {config.iterations}{before}) on "
-        f"{ranks} {'rank' if ranks == 1 else 'ranks'}; memory about {_size(found.memory)} per rank, file {_size(found.file)}"
+        f"{where}; memory about {_size(found.memory)} per rank, file {_size(found.file)}"
     )
 
 

@@ -75,6 +75,10 @@ def test_ranks_beyond_the_cores_share_them() -> None:
     two_cores = replace(MACHINE, cores=2)
     alone, shared = predict(DECENTRALISED), predict(DECENTRALISED, ranks=10, machine=two_cores)
     assert 0.5 * alone.seconds <= shared.seconds < alone.seconds
+    apart = predict(DECENTRALISED, ranks=2, machine=two_cores)
+    assert shared.seconds > 1.2 * apart.seconds  # cold caches
+    brief = (*SMALL_SHARDS, "record.every=20")  # mostly waking up
+    assert predict(DECENTRALISED, *brief, ranks=10, machine=two_cores).seconds > 2.0 * predict(DECENTRALISED, *brief).seconds
 
 
 @every_family
@@ -152,10 +156,14 @@ def test_the_words_of_check() -> None:
     )
 
 
-def test_check_prints_the_cost_on_as_many_ranks_as_asked_for() -> None:
+@pytest.mark.parametrize(("cores", "compared"), [(5, ""), (3, r" that share cores, \S+ m?s on 3 that do not")])
+def test_check_prints_the_cost_on_as_many_ranks_as_asked_for(
+    monkeypatch: pytest.MonkeyPatch, cores: int, compared: str
+) -> None:
+    monkeypatch.setattr("dpadmm_mpi.launch.usable_cores", lambda: set(range(cores)))
     outcome = CliRunner().invoke(cli, ["check", "--ranks", "5"])
     assert outcome.exit_code == 0
     (line,) = [line for line in outcome.stdout.splitlines() if line.startswith("cost ")]
     work, space = line.removeprefix("cost       ").split("; ")
-    assert re.fullmatch(r"about \S+ m?s per iteration of a run \(.* for 3 runs of 50.*\) on 5 ranks", work)
+    assert re.fullmatch(r"about \S+ m?s per iteration of a run \(.* for 3 runs of 50.*\) on 5 ranks" + compared, work)
     assert re.fullmatch(r"memory about \S+ MB per rank, file \S+ MB", space)
