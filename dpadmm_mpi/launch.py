@@ -4,7 +4,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 
 from dpadmm_mpi.errors import InputError
 
@@ -24,6 +24,13 @@ def _first_number(names: tuple[str, ...], environment: Mapping[str, str]) -> tup
 def is_under_launcher(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether to start MPI: a lone process neither needs it nor pays for it."""
     return _first_number(_SIZES, environment) is not None or "PMIX_RANK" in environment
+
+
+def prefer_shared_memory(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Before MPI starts: on one host, Open MPI need not ask UCX for a window, which complains aloud where it has none."""
+    here, all_ = (environment.get(f"OMPI_COMM_WORLD_{name}") for name in ("LOCAL_SIZE", "SIZE"))
+    if here is not None and here == all_:
+        environment.setdefault("OMPI_MCA_osc", "^ucx")
 
 
 def announced_rank(environment: Mapping[str, str] = os.environ) -> int:

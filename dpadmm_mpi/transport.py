@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.graphs import Channel
-from dpadmm_mpi.launch import end_with_the_launcher, is_under_launcher, refuse_lonely_copies, refuse_strangers, usable_cores
+from dpadmm_mpi.launch import (
+    end_with_the_launcher,
+    is_under_launcher,
+    prefer_shared_memory,
+    refuse_lonely_copies,
+    refuse_strangers,
+    usable_cores,
+)
 from dpadmm_mpi.serial import Serial
 
 Array = NDArray[np.float64]
@@ -327,6 +334,7 @@ def connect(serial: bool = False) -> Transport:
     """The transport of this process as it was launched."""
     if serial or not is_under_launcher():
         return Serial()
+    prefer_shared_memory()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a launcher that mpi4py does not expect: refuse_strangers says it better

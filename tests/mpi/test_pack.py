@@ -12,6 +12,7 @@ from conftest import LAUNCHES, MPI_ENVIRONMENT, RESTARTS, command, sentences
 
 from dpadmm_mpi import configfile, load
 from dpadmm_mpi.compare import compare
+from dpadmm_mpi.launch import prefer_shared_memory
 from dpadmm_mpi.runcommand import advice_to_pack, targets
 
 VARIANTS = [{"name": f"eta {eta}", "algorithm": {"eta": eta}} for eta in (0.6, 0.7, 0.8, 0.9, 1.0)]
@@ -37,9 +38,22 @@ def test_packed_variants_have_the_same_bits(variants, tmp_path, ranks, groups):
     process = command("run", path, "-o", tmp_path / "packed", "--pack", groups, ranks=ranks)
     assert process.returncode == 0, process.stderr
     assert process.stdout.count("written: ") == len(VARIANTS)
+    assert "error" not in process.stderr.lower()  # MPI itself has nothing to say either
     assert_same_files(expected, tmp_path / "packed")
     for file in expected:
         assert load(tmp_path / "packed" / file.name).attributes["timing"]["ranks"] == ranks // groups
+
+
+@pytest.mark.parametrize(
+    ("sizes", "chosen", "used"),
+    [(("4", "4"), None, "^ucx"), (("4", "4"), "rdma", "rdma"), (("2", "4"), None, None), ((None, None), None, None)],
+    ids=["one host", "the user's own choice", "several hosts", "another library"],
+)
+def test_ucx_is_left_out_on_one_host_only(sizes, chosen, used):
+    names = ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE", "OMPI_MCA_osc")
+    environment = {name: value for name, value in zip(names, (*sizes, chosen), strict=True) if value is not None}
+    prefer_shared_memory(environment)
+    assert environment.get("OMPI_MCA_osc") == used
 
 
 @pytest.mark.parametrize(

@@ -119,16 +119,16 @@ def test_the_damped_method_takes_over_where_the_kept_factorisation_fails(rng, mo
     assert relative_gradient(X, LOGISTIC, found.f[0], linear, 1.0 + RIDGE) <= 2 * TOLERANCE
 
 
-@pytest.fixture
-def network(rng):
-    """Forty nodes, many shapes, small and large, and one data step's arguments for all of them in two runs."""
-    d = 16
-    sizes = np.append(rng.integers(1, 60, 36), [1100, 1100, 1500, 9000])
+@pytest.fixture(params=[1, 2])
+def network(request, rng):
+    """Forty nodes, many shapes, small and large, and one data step's arguments for all of them in one run or two."""
+    d, runs = 16, request.param
+    sizes = np.append(rng.integers(1, 60, 32), [1100, 1100, 1100, 1500, 1100, 9000, 9000, 40_000])
     shards = [rows(rng, B, d, 0.2) for B in sizes]
     assert {is_small(X) for X in shards} == {True, False}
     assert any(sparse.issparse(without_zeros(X)) for X in shards)
-    starts = rng.standard_normal((2, len(sizes), d)) * 10.0 ** rng.integers(-2, 2, len(sizes))[:, None]
-    return shards, rng.standard_normal((2, len(sizes), d)) * 3, rng.random(len(sizes)) * 5, starts
+    starts = rng.standard_normal((runs, len(sizes), d)) * 10.0 ** rng.integers(-2, 2, len(sizes))[:, None]
+    return shards, rng.standard_normal((runs, len(sizes), d)) * 3, rng.random(len(sizes)) * 5, starts
 
 
 def solve(network, nodes, loss):
@@ -148,6 +148,34 @@ def test_a_node_gets_the_same_bits_alone_and_in_any_company(rng, network, loss):
     for _ in range(5):
         some = rng.permutation(everybody)[: rng.integers(2, len(everybody))]
         assert np.array_equal(solve(network, some, loss), together[:, some])
+
+
+@pytest.mark.parametrize("evaluations", [60, 5], ids=["found", "some by the damped method"])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
+def test_easy_and_hard_nodes_that_are_solved_together(rng, monkeypatch, loss, evaluations):
+    """One is at its end from the beginning, others are far away or have to be searched for: none disturbs another."""
+    monkeypatch.setattr(quasinewton, "EVALUATIONS", evaluations)
+    sizes = []
+    argmin = quasinewton.argmin
+    monkeypatch.setattr(
+        quasinewton, "argmin", lambda problems, *rest: (sizes.append(len(problems)), argmin(problems, *rest))[1]
+    )
+    shards = [rows(rng, 700, 40, 1.0) for _ in range(6)]
+    linear = np.array([0.0, 1.0, 30.0, 1.0, 1.0, 1.0])[:, None] * rng.standard_normal((1, 6, 40))
+    quadratic = np.array([0.5, 0.0, 3.0, 0.1, 0.1, 9.0])
+    start = np.array([0.0, 0.0, 1.0, 30.0, 1e4, 1e-3])[:, None] * rng.standard_normal((1, 6, 40))
+
+    def solve(nodes):
+        problems = Problems(NodeProblem(shards[k].copy(), loss, C, RIDGE) for k in nodes)
+        return problems.argmins(linear[:, nodes], quadratic[nodes], start[:, nodes])
+
+    start[0, 0] = solve([0])[0][0, 0]
+    found, residuals = solve(list(range(6)))
+    assert max(sizes) == 6
+    assert residuals.max() <= TOLERANCE
+    for k, X in enumerate(shards):
+        assert relative_gradient(X, loss, found[0, k], linear[0, k], RIDGE + quadratic[k]) <= 2 * TOLERANCE
+        assert solve([k])[0].tobytes() == found[:, [k]].tobytes()
 
 
 def test_a_large_batch_in_chunks_gives_the_same_bits(rng, monkeypatch):
@@ -180,7 +208,7 @@ def test_losses_and_objectives_are_those_of_the_nodes(network):
     problems = Problems(NodeProblem(X.copy(), LOGISTIC, 1.0, RIDGE) for X in shards)
     means = problems.mean_losses(f)
     values = problems.values_from(means, f)
-    for run in range(2):
+    for run in range(len(f)):
         pairs = list(zip(shards, f[run], strict=True))
         assert np.allclose(means[run], [np.mean(np.log1p(np.exp(-(X @ v)))) for X, v in pairs], rtol=1e-12)
         assert np.allclose(values[run], [p.value(v) for p, v in zip(problems, f[run], strict=True)], rtol=1e-12)

@@ -96,6 +96,17 @@ def test_any_number_of_warnings_does_not_end_the_wait(stand_ins, tmp_path, sched
     assert process.returncode == 75
 
 
+@each_scheduler
+def test_a_warning_at_the_very_beginning_is_handed_on(stand_ins, tmp_path, scheduler):
+    """Warned by the job itself as its first act, when the script may not have come to its next line."""
+    eager = 'trap "exit 75" USR1; kill -USR1 $PPID; for _ in $(seq 100); do sleep 0.05; done; exit 1'
+    folder = stand_ins(mpiexec=eager, scontrol="exit 0", qrerun="exit 0")
+    for _ in range(20):
+        process = start(scheduler, Job("x", (), 5, 3600, programs=folder), tmp_path)
+        process.communicate()
+        assert process.returncode == 75
+
+
 def wait_for(process, condition):
     while not condition():
         assert process.poll() is None
