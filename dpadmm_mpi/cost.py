@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi import batch
 from dpadmm_mpi.config import CURATED, DECENTRALISED
-from dpadmm_mpi.data.dataset import TEST_IN_MEMORY, Dataset, StoredDataset
+from dpadmm_mpi.data.dataset import TEST_BLOCK, TEST_IN_MEMORY, Dataset, StoredDataset
 from dpadmm_mpi.machine import Machine
 from dpadmm_mpi.plan import Plan
 from dpadmm_mpi.problem import DENSE_HESSIAN, IN_CACHE
@@ -33,12 +33,10 @@ PRODUCTS = 30  # with the Hessian, of a Newton step by conjugate gradients
 EIGENVECTORS = 10  # d^3 multiplications of an eigendecomposition
 OPTIMUM_STEPS = 10  # Newton steps of the centralised optimum
 CENTRE_STEPS = 80  # Newton steps of the curated optimum, over all centres
-# Calls of numpy, and of what is around them, in units of the smallest one. Those in the first seven lines serve all runs that
-# go side by side, and those of an evaluation the nodes of a rank that are solved together in one run.
+# Calls of numpy, and of what is around them, in units of the smallest one. Those down to CALLS_NODE serve all runs that go side
+# by side, and CALLS_EVALUATION and CALLS_NODE the nodes of a rank that are solved together in one run.
 CALLS_ITERATION = 150  # of a rank, with its exchange of messages
-CALLS_TURN = (
-    1200  # what a rank that shares its core with others loses per iteration, when it falls asleep and finds cold caches
-)
+CALLS_TURN = 1200  # lost by a rank that shares its core, in every iteration: it falls asleep, and wakes up to cold caches
 CALLS_ROW = 400  # of rank 0, with its share of what is written at a time
 CALLS_EVALUATION = 60
 CALLS_PRODUCTS = 15  # of an evaluation, for each node
@@ -256,7 +254,7 @@ class _Work:
 
     def root_bytes(self) -> float:
         width = 8.0 * self.d * (1.5 * self.rows.density if self.rows.sparse else 1.0)
-        test = TEST_IN_MEMORY if self._test_on_disk() else self.test_records * width
+        test = (TEST_BLOCK if self._test_on_disk() else self.test_records) * width
         solve = 0.0 if self.small.all() else PER_RECORD * float(self.B.max()) * self.runs
         return float(test + solve + self.file_bytes() / max(1, self.plan.config.runs))
 

@@ -229,8 +229,8 @@ class Simulation:
                 self.rows.send(t, state, self._timing())
                 if "residual" in state._fields:
                     state = state._replace(residual=np.full_like(state.residual, np.nan))
-            if t == last or (recorder is not None and time.perf_counter() - begin > PATIENCE):
-                self.rows.catch_up()
+            if t == last or recorder is not None:
+                self.rows.catch_up(wait=t == last or time.perf_counter() - begin > PATIENCE)
             if t == last:
                 gathered = self.gather_state(state)
                 if recorder is not None and gathered is not None:

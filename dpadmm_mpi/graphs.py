@@ -176,14 +176,15 @@ class IncomingSum:
         senders = channel.senders
         position = np.full(len(senders), -1, dtype=np.int64)
         position[known] = np.arange(len(known))
+        self._places = len(places)
         self._few = [[int(position[j]) for j in senders[i]] for i in places] if len(places) <= FEW_PLACES else None
+        if self._few is not None:
+            return
         # The k-th senders of all places that have one: a pass over k adds them up without a loop over places.
-        deepest = max((len(senders[i]) for i in places), default=0)
         self._passes = []
-        for k in range(deepest):
+        for k in range(max(len(senders[i]) for i in places)):
             rows = np.array([row for row, i in enumerate(places) if len(senders[i]) > k], dtype=np.int64)
             self._passes.append((rows, position[[senders[places[row]][k] for row in rows]]))
-        self._places = len(places)
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         total = np.zeros((self._places, values.shape[1]))

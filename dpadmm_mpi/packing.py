@@ -30,8 +30,8 @@ class Report(NamedTuple):
     """What became of a group's share, told by its first rank."""
 
     results: "list[Result]"
-    failed: list[DpadmmError]
-    stopped: list[DpadmmError]
+    failed: dict[str, DpadmmError]  # by the file that was not finished
+    stopped: dict[str, DpadmmError]
 
 
 def run_all(
@@ -49,9 +49,9 @@ def run_all(
     mine = colours[world.rank]
     if set(colours) == {0}:  # all ranks together, one job after the other
         report = _take(jobs, world, manner, stopper, named=len(jobs) > 1)
-        return report.results, _summary([report])
+        return report.results, _summary(jobs, [report])
     group, queue = world.split(mine), Queue(world)
-    report = Report([], [], [])
+    report = Report([], {}, {})
     if mine < groups:
         alarm = Alarm(world, [colours.index(colour) for colour in range(groups)]) if group.rank == 0 and groups > 1 else None
         if alarm is not None:
@@ -59,11 +59,11 @@ def run_all(
         report = _take(_in_turn(jobs, queue, group), group, manner, stopper, named=len(jobs) > 1)
         if alarm is not None:
             alarm.tell_and_wait(stopper.reason if report.stopped else 0)
-    reports = world.gather_objects(report if group.rank == 0 else Report([], [], []))
+    reports = world.gather_objects(report if group.rank == 0 else Report([], {}, {}))
     queue.close()
     place = {str(job.path): number for number, job in enumerate(jobs)}
     results = [result for part in reports for result in part.results]
-    return sorted(results, key=lambda result: place[result.source]), _summary(reports)
+    return sorted(results, key=lambda result: place[result.source]), _summary(jobs, reports)
 
 
 def _in_turn(jobs: list[Job], queue: "Queue", group: "Transport") -> Iterator[Job]:
@@ -87,7 +87,7 @@ def _work(job: Job) -> float:
 
 def _take(jobs: Iterable[Job], group: "Transport", manner: Manner, stopper: "Stopper", named: bool) -> Report:
     """One job after the other, until the end or a stop."""
-    report = Report([], [], [])
+    report = Report([], {}, {})
     for job in jobs:
         try:
             result = _run_one(job, group, manner, stopper)
@@ -97,9 +97,9 @@ def _take(jobs: Iterable[Job], group: "Transport", manner: Manner, stopper: "Sto
             if group.size > 1 and not error.everywhere:
                 raise sentence from error
             if isinstance(error, Stopped):
-                report.stopped.append(sentence)
+                report.stopped[str(job.path)] = sentence
                 break
-            report.failed.append(sentence)
+            report.failed[str(job.path)] = sentence
         else:
             report.results.extend([] if result is None else [result])
     return report
@@ -113,10 +113,11 @@ def _run_one(job: Job, transport: "Transport", manner: Manner, stopper: "Stopper
     return execute(job.config, transport, job.path, observer, manner.force, manner.threads, True, manner.resume, stopper)
 
 
-def _summary(reports: list[Report]) -> DpadmmError | None:
-    """One error for all: failures before stops, and of failures those while running before bad input."""
-    failed = [error for report in reports for error in report.failed]
-    stopped = [error for report in reports for error in report.stopped]
+def _summary(jobs: list[Job], reports: list[Report]) -> DpadmmError | None:
+    """One error for all, in the order of the jobs: failures before stops; a failure while running outweighs bad input."""
+    paths = [str(job.path) for job in jobs]
+    failed = [report.failed[path] for path in paths for report in reports if path in report.failed]
+    stopped = [report.stopped[path] for path in paths for report in reports if path in report.stopped]
     if not failed and not stopped:
         return None
     kind: type[DpadmmError] = Stopped

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.newton import TOLERANCE, minimise
 from dpadmm_mpi.problem import NodeProblem, Tilted
-from dpadmm_mpi.sidebyside import Objectives, Points, some_rows
+from dpadmm_mpi.sidebyside import Objectives, Points
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -70,23 +70,23 @@ def _diagonal(problem: NodeProblem) -> Array:
     return np.where(steepest > 0.0, steepest, 1.0)
 
 
-def _kept_inverse(kept: Sequence[Reference], ridge: Array) -> Product:
+def _kept_inverse(kept: Sequence[Reference], ridge: Array, rows: int) -> Product:
     """For one node in all rows, or another one in each."""
     scales = 1.0 / (np.stack([reference.curvatures for reference in kept]) + ridge[:, None])
 
-    def times(g: Array, here: Ints) -> Array:
-        if len(kept) == 1 and len(g) > 1:
-            return np.asarray(((g @ kept[0].Q) * scales) @ kept[0].Q.T)
-        Qs = [kept[k].Q for k in (here.tolist() if len(kept) > 1 else [0])]
-        product = np.empty_like(g)
+    def of_one(g: Array, here: Ints) -> Array:
+        return np.asarray(((g @ kept[0].Q) * scales) @ kept[0].Q.T)
+
+    def of_each(g: Array, here: Ints) -> Array:
+        Qs, product = [kept[k].Q for k in here.tolist()], np.empty_like(g)
         for k, Q in enumerate(Qs):
             product[k] = g[k] @ Q
-        product *= scales[here] if len(kept) > 1 else scales
+        product *= scales[here]
         for k, Q in enumerate(Qs):
             product[k] = Q @ product[k]
         return product
 
-    return times
+    return of_each if len(kept) == rows else of_one
 
 
 def argmin(
@@ -104,7 +104,7 @@ def argmin(
     ridge = np.array([problem.ridge for problem in problems]) + quadratic
     # Overflow ends in the damped method, and there in a residual; a solve at its end may have a residual of 0.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = _descend(Objectives(problems, linear, ridge), _kept_inverse(kept, ridge), start, margins)
+        found = _descend(Objectives(problems, linear, ridge), _kept_inverse(kept, ridge, len(start)), start, margins)
     for k in np.flatnonzero(~(found.residual <= TOLERANCE)).tolist():
         node = k if len(problems) > 1 else 0
         objective = Tilted(problems[node], linear[k], float(ridge[node]))
@@ -250,5 +250,5 @@ def _search(objectives: Objectives, now: Points, direction: Array) -> Points:
         steep &= np.abs(here) > enough
         if not steep.any():
             break
-    sums[moved] = objectives.of(moved).weighted_sums(some_rows(slopes, moved))
+    sums[moved] = objectives.of(moved).weighted_sums(slopes[moved])
     return objectives.points(now.f + length[:, None] * direction, margins, sums)

@@ -141,10 +141,13 @@ class Recorder(LogFile):
         return read(self.file, self.name, skip=LARGE if brief else ())
 
     def close(self) -> None:
-        """What a restart needs goes when the log is closed and complete, not sooner."""
+        """With what was recorded before a failure. What a restart needs goes when the log is closed and complete."""
         try:
             with self._writing():
-                self.file.close()
+                try:
+                    self._write_pending()
+                finally:
+                    self.file.close()
             if self._finished and self.restart is not None:
                 self.restart.remove()
         finally:

@@ -31,7 +31,7 @@ class Observer(Protocol):
 
 class _Row(NamedTuple):
     iteration: int
-    state: Any
+    state: Any  # on rank 0, which writes it down
     gathering: Gathering
 
 
@@ -69,7 +69,8 @@ class Rows:
             shared = self._measures.shared(state)
             self._measured = self._measures.rows(state, self._transport.broadcast(shared) if self._has_hub else shared)
         content = np.concatenate([timing, self._measured], axis=-1)
-        self._under_way.append(_Row(t, state, self._transport.start_gather(by_place(content), self._owner)))
+        gathering = self._transport.start_gather(by_place(content), self._owner)
+        self._under_way.append(_Row(t, None if self._recorder is None else state, gathering))
         self._measured = None
 
     def catch_up(self, wait: bool = True) -> None:

@@ -99,7 +99,7 @@ def run(
         if jobs:
             groups = min(wanted, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
-                click.echo(f"dpadmm: {advice}", err=True)
+                click.echo(f"dpadmm: note: {advice}", err=True)
             results, ended = run_all(jobs, groups, transport, manner, stopper, spare=pack is not None)
             if results and transport.rank == 0:
                 _conclude(results)

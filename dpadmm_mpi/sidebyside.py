@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.newton import norms
-from dpadmm_mpi.problem import FEW, SCALE_FLOOR, NodeProblem, Step
+from dpadmm_mpi.problem import SCALE_FLOOR, NodeProblem, Step
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,7 +26,7 @@ class Points(NamedTuple):
     residual: Array  # (rows,): the gradients relative to their terms; nan where numbers have overflowed
 
     def at(self, which: Ints) -> "Points":
-        return Points(self.f[which], some_rows(self.margins, which), self.gradient[which], self.residual[which])
+        return Points(self.f[which], self.margins[which], self.gradient[which], self.residual[which])
 
 
 class Objectives:
@@ -95,8 +95,3 @@ def margins_at(problems: Sequence[NodeProblem], f: Array) -> Array:
     for k, problem in enumerate(problems):
         margins[k] = problem.signed @ f[k]
     return margins
-
-
-def some_rows(values: Array, which: Ints) -> Array:
-    """Laid out in memory as NodeProblem.zero_margins lays them out."""
-    return values.T[:, which].T if values.flags.f_contiguous and len(which) > FEW else values[which]

@@ -1,8 +1,8 @@
 """The nodes of one rank: which way each node's records are stored and its argmin is found, by its own shape alone.
 
-Small nodes are solved in batches, nodes with many records one by one with a kept factorisation, the others by the damped
-Newton method. The runs of a configuration share all of it: arrays are (runs, nodes, ...). A result is a function of the node's
-records and of the arguments of all runs, on every layout and after every restart.
+Small nodes are solved in batches, nodes with many records with a kept factorisation, the others by the damped Newton method.
+The runs of a configuration share all of it: arrays are (runs, nodes, ...). A result is a function of the node's records and of
+the arguments of all runs, on every layout and after every restart.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -93,12 +93,22 @@ class Problems(Sequence[NodeProblem]):
         return means
 
     def _mean_losses(self, nodes: list[int], points: Array) -> Array:
-        problems, margins = [self._problems[k] for k in nodes], _known(self._solved.get(nodes[0]), points)
-        if margins is None:
-            margins = margins_at(problems, points)
+        """At the margins of the solve where it ended at the points: each node in the only run, or one in all of them."""
+        problems, solved = [self._problems[k] for k in nodes], self._solved.get(nodes[0])
+        known = _are_known(points, solved)
+        if len(nodes) == 1:
+            known[:] = known.all()
+        margins = None if solved is None else solved[1]
+        if margins is None or not known.all():
+            fresh = margins_at(problems, points)
             if problems[0].stays_in_cache:  # otherwise the start of a solve fetches the records anyway
-                self._measured[nodes[0]] = points.copy(), margins
+                self._measured[nodes[0]] = points.copy(), fresh
+            margins = np.where(known[:, None], margins, fresh) if margins is not None and known.any() else fresh
         return np.asarray(np.mean(problems[0].loss.value(margins), axis=-1))
+
+    def forget_solutions(self) -> None:
+        """What is measured after this does not depend on whether it happens to be where the last solves ended."""
+        self._solved.clear()
 
     def values_from(self, mean_losses: Array, primals: Array) -> Array:
         """O_i of every node at its own point in every run, where the mean losses there are known already."""
@@ -122,16 +132,18 @@ class Problems(Sequence[NodeProblem]):
         problems = [self._problems[k] for k in nodes]
         if nodes[-1] not in self._references:
             self._references |= zip(nodes, quasinewton.references(problems), strict=True)
-        margins = _known(self._measured.pop(nodes[0], None), start)
+        measured = self._measured.pop(nodes[0], None)
+        margins = measured[1] if measured is not None and _are_known(start, measured).all() else None
         found = quasinewton.argmin(problems, [self._references[k] for k in nodes], linear, quadratic, start, margins)
         self._solved[nodes[0]] = found.f, found.margins
         return found.f, found.residual
 
 
-def _known(points_and_margins: tuple[Array, Array] | None, points: Array) -> Array | None:
-    if points_and_margins is None or not np.array_equal(points_and_margins[0], points):
-        return None
-    return points_and_margins[1]
+def _are_known(points: Array, points_and_margins: tuple[Array, Array] | None) -> NDArray[np.bool_]:
+    """Row by row."""
+    if points_and_margins is None or points_and_margins[0].shape != points.shape:
+        return np.zeros(len(points), dtype=bool)
+    return np.asarray((points_and_margins[0] == points).all(axis=1))
 
 
 def without_zeros(signed: Any) -> Any:

@@ -78,7 +78,7 @@ class Transport(Protocol):
         ...
 
     def start_gather(self, rows: Array, owner: Ints) -> Gathering:
-        """Send this rank's rows to rank 0, one for each node that it owns; every rank finishes before its last message."""
+        """Send this rank's rows to rank 0, one for each node that it owns. Every rank has to see the gathering finished."""
         ...
 
     def gather_objects(self, value: T) -> list[T]:
@@ -262,7 +262,9 @@ class Queue:
         assert isinstance(world, Mpi)
         self._counter = MPI.Win.Allocate(8 if world.rank == 0 else 0, 8, comm=world.service)
         if world.rank == 0:
+            self._counter.Lock(0, MPI.LOCK_EXCLUSIVE)
             self._counter.tomemory()[:] = bytes(8)
+            self._counter.Unlock(0)
         world.gather_objects(None)  # nobody asks before it is zero
 
     def next(self) -> int:

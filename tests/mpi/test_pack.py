@@ -12,7 +12,9 @@ from conftest import LAUNCHES, MPI_ENVIRONMENT, RESTARTS, command, sentences
 
 from dpadmm_mpi import configfile, load
 from dpadmm_mpi.compare import compare
+from dpadmm_mpi.errors import RunError, Stopped
 from dpadmm_mpi.launch import prefer_shared_memory
+from dpadmm_mpi.packing import Job, Report, _summary
 from dpadmm_mpi.runcommand import advice_to_pack, targets
 
 VARIANTS = [{"name": f"eta {eta}", "algorithm": {"eta": eta}} for eta in (0.6, 0.7, 0.8, 0.9, 1.0)]
@@ -222,3 +224,12 @@ def test_the_file_of_a_job_is_its_own(variants):
     """Nothing but result files is left in a folder."""
     _, expected = variants
     assert all(Path(path).suffix == ".h5" for path in expected[0].parent.iterdir())
+
+
+def test_sentences_come_in_the_order_of_the_variants_whichever_group_had_them():
+    jobs = [Job(configfile.load({"name": name}).configs[0], Path(f"{name}.h5")) for name in "abc"]
+    reports = [
+        Report([], {"c.h5": RunError("c failed")}, {}),
+        Report([], {"a.h5": RunError("a failed")}, {"b.h5": Stopped("b")}),
+    ]
+    assert str(_summary(jobs, reports)) == "a failed; c failed; b"

@@ -286,3 +286,22 @@ def test_run_wants_one_configuration():
     with pytest.raises(InputError, match='choose one of "a", "b"'):
         dpadmm_mpi.run(raw)
     assert dpadmm_mpi.run(raw, only="b").name == "b"
+
+
+def test_what_was_recorded_before_a_failure_is_kept(config, tmp_path, monkeypatch):
+    """All iterations before the one that fails, the last of them too."""
+    from dpadmm_mpi.algorithms.decentralised import Decentralised
+
+    work = Decentralised.work
+
+    def fail(self, state, t, runs, phase):
+        if t == 7:
+            raise dpadmm_mpi.RunError("planted")
+        return work(self, state, t, runs, phase)
+
+    monkeypatch.setattr(Decentralised, "work", fail)
+    with pytest.raises(dpadmm_mpi.RunError, match="planted"):
+        dpadmm_mpi.run(config("admm", iterations=20), tmp_path / "out.h5")
+    loss = dpadmm_mpi.load(tmp_path / "out.h5")["loss"][0]
+    assert np.isfinite(loss[:7]).all()
+    assert np.isnan(loss[7:]).all()

@@ -244,3 +244,30 @@ def test_measuring_between_solves_changes_no_bit_of_them(rng, shape, runs):
 
 def mean_losses(X, points):
     return np.logaddexp(0.0, -np.einsum("rkd,nd->rkn", points, X)).mean(axis=-1)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_what_is_measured_does_not_depend_on_earlier_solves(rng, runs):
+    """A step that moves nothing leaves the points where the solves ended: a restart, which knows of none, measures the same."""
+    shards = [rows(rng, 900, 70, 1.0) for _ in range(3)]
+    for _ in range(5):
+        problems, restarted = (Problems(NodeProblem(X.copy(), LOGISTIC, C, RIDGE) for X in shards) for _ in range(2))
+        f, _ = problems.argmins(30 * rng.standard_normal((runs, 3, 70)), np.ones(3), np.zeros((runs, 3, 70)))
+        problems.forget_solutions()
+        assert problems.mean_losses(f).tobytes() == restarted.mean_losses(f).tobytes()
+
+
+def test_what_is_measured_does_not_depend_on_the_nodes_beside(rng):
+    """One node stays where its solve ended, the other is moved from there."""
+    shards = [rows(rng, 900, 70, 1.0) for _ in range(2)]
+    for _ in range(10):
+        linear, shift = 30 * rng.standard_normal((1, 2, 70)), np.array([0.0, 1.0])[:, None] * rng.standard_normal((1, 2, 70))
+
+        def measured(nodes):
+            problems = Problems(NodeProblem(shards[k].copy(), LOGISTIC, C, RIDGE) for k in nodes)
+            f, _ = problems.argmins(linear[:, nodes], np.ones(len(nodes)), np.zeros((1, len(nodes), 70)))  # noqa: B023
+            return problems.mean_losses(f + shift[:, nodes])  # noqa: B023
+
+        together = measured([0, 1])
+        for k in (0, 1):
+            assert measured([k]).tobytes() == together[:, [k]].tobytes()
