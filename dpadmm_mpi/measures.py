@@ -50,6 +50,10 @@ class Measures(ABC):
     def rows(self, state: Any, shared: Array | None) -> Array:
         """(runs, nodes of this rank, numbers)"""
 
+    def forget(self) -> None:
+        """Whatever the work of this iteration has left to be measured: after a restart, the next one would not find it."""
+        return
+
     @abstractmethod
     def values(self, rows: Array, state: Any) -> dict[str, Any]:
         """The record of one iteration from the rows of all nodes in node order, on rank 0: one entry for each run."""
@@ -85,6 +89,9 @@ class DecentralisedMeasures(Measures):
         mean_losses = self.problems.mean_losses(state.primal)
         objectives = self.problems.values_from(mean_losses, state.primal)
         return np.concatenate([mean_losses[..., None], objectives[..., None], state.residual, state.primal], axis=-1)
+
+    def forget(self) -> None:
+        self.problems.forget_solutions()
 
     def values(self, rows: Array, state: Any) -> dict[str, Any]:
         node_loss, objective, residual = np.moveaxis(rows[..., :3], -1, 0)

@@ -62,6 +62,7 @@ class Rows:
         self.catch_up(wait=False)
         if self.wants(t) and self._measures.of_released:
             self._measured = self._measures.rows(state, None)
+        self._measures.forget()
 
     def send(self, t: int, state: Any, timing: Array) -> None:
         """The row of iteration t, with (runs, nodes of this rank, TIMING)."""

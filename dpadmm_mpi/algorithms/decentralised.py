@@ -122,7 +122,6 @@ class Decentralised:
 
     def work(self, state: State, t: int, runs: range, phase: int) -> State:
         """f_i(t) of every node."""
-        self.problems.forget_solutions()  # of other iterations, which a restart would not know either
         if t == 0:
             return state
         eta = self._at(self.settings.eta, t)
