@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.config import Data
 from dpadmm_mpi.data import splits, synthetic
-from dpadmm_mpi.data.prepare import ensure_store
 from dpadmm_mpi.data.shard import NORM_SLACK, Shard
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.errors import InputError
@@ -219,6 +218,8 @@ class StoredDataset:
 
 
 def _stored(data: Data, nodes: int, seed: int) -> StoredDataset:
+    from dpadmm_mpi.data.prepare import ensure_store  # rank 0 only: the others need not load all the readers
+
     store = ensure_store(data)
     meta = store.meta
     if meta.largest_norm > 1.0 + NORM_SLACK:
