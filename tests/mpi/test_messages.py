@@ -92,6 +92,35 @@ def test_waiting_ranks_leave_the_cores_to_others(tmp_path):
     assert float(process.stdout) < 0.5
 
 
+@pytest.mark.parametrize("width", [3, 200_000], ids=["short", "long"])
+def test_a_message_that_nobody_has_looked_at_yet_is_not_overwritten(tmp_path, width):
+    """Ranks of a path and of a star, of which one sleeps: the others go on, and what it finds is what was sent to it."""
+    program = tmp_path / "late.py"
+    program.write_text(
+        "import time, numpy as np\n"
+        "from mpi4py import MPI\n"
+        "from dpadmm_mpi.graphs import Channel\n"
+        "from dpadmm_mpi.transport import Mpi\n"
+        "transport = Mpi(MPI.COMM_WORLD)\n"
+        f"rank, width, owner, wrong = transport.rank, {width}, np.arange(3), 0\n"
+        "path, star = Channel(((1,), (0, 2), (1,))), Channel(((), (0,), (0,)))\n"
+        "links = {'path': transport.links(path, owner, width, 0), 'star': transport.links(star, owner, width, 1)}\n"
+        "for t in range(12):\n"
+        "    for k, (name, channel) in enumerate((('path', path), ('star', star), ('star', star))):\n"
+        "        values = np.full((1, width), 100.0 * t + 10.0 * k + rank)\n"
+        "        links[name].start(values)\n"
+        "        values[:] = np.nan\n"
+        "        if rank == t % 3: time.sleep(0.02)\n"
+        "        received = links[name].finish()[1:]\n"
+        "        expected = [100.0 * t + 10.0 * k + sender for sender in channel.senders[rank]]\n"
+        "        wrong += not all((row == number).all() for row, number in zip(received, expected, strict=True))\n"
+        "for channel in links.values(): channel.close()\n"
+        "if sum(transport.gather_objects(wrong)): raise SystemExit('wrong values')\n"
+    )
+    process = command(program=program, ranks=3)
+    assert process.returncode == 0, process.stderr
+
+
 def test_every_number_of_a_queue_is_handed_out_once(tmp_path):
     program = tmp_path / "queue.py"
     program.write_text(

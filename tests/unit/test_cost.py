@@ -156,7 +156,7 @@ def test_the_words_of_check() -> None:
     )
 
 
-@pytest.mark.parametrize(("cores", "compared"), [(5, ""), (3, r" that share cores, \S+ m?s on 3 that do not")])
+@pytest.mark.parametrize(("cores", "compared"), [(5, ""), (3, r" that share cores, \S+ m?s on 3, one per core")])
 def test_check_prints_the_cost_on_as_many_ranks_as_asked_for(
     monkeypatch: pytest.MonkeyPatch, cores: int, compared: str
 ) -> None:
