@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpadmm_mpi.errors import DpadmmError, InputError, RunError
 
 if TYPE_CHECKING:
-    from dpadmm_mpi.results import Result
+    from dpadmm_mpi.storage.result import Result
 
 __all__ = ["DpadmmError", "InputError", "RunError", "load", "run"]
 
@@ -35,12 +35,12 @@ def run(
     """
     import traceback
 
-    from dpadmm_mpi.agreement import guard
-    from dpadmm_mpi.configfile import load as load_configuration
-    from dpadmm_mpi.engine import Silent, execute
-    from dpadmm_mpi.launch import refuse_copies
-    from dpadmm_mpi.serial import Serial
-    from dpadmm_mpi.transport import Mpi, Transport
+    from dpadmm_mpi.config.files import load as load_configuration
+    from dpadmm_mpi.engine.loop import Silent, execute
+    from dpadmm_mpi.parallel.collective import guard
+    from dpadmm_mpi.parallel.launcher import refuse_copies
+    from dpadmm_mpi.parallel.mpi import Mpi, Transport
+    from dpadmm_mpi.parallel.serial import Serial
 
     if comm is None and output is not None:
         refuse_copies()
@@ -56,6 +56,6 @@ def run(
 
 def load(path: str | Path) -> "Result":
     """The results in an HDF5 file, complete or not."""
-    from dpadmm_mpi.results import load as load_result
+    from dpadmm_mpi.storage.result import load as load_result
 
     return load_result(path)

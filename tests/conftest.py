@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tomli_w
 
-from dpadmm_mpi import mechanisms
-from dpadmm_mpi.algorithms import decentralised
+from dpadmm_mpi.methods.decentralised import algorithm as decentralised
+from dpadmm_mpi.privacy import releases as mechanisms
 
 # Mathematics and launchers alike: one BLAS thread, root and more ranks than cores allowed.
 MPI_ENVIRONMENT = {

@@ -8,12 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.config import Data
-from dpadmm_mpi.data import splits, synthetic
+from dpadmm_mpi.config.options import Data
+from dpadmm_mpi.data import partitions as splits
+from dpadmm_mpi.data import synthetic
 from dpadmm_mpi.data.shard import NORM_SLACK, Shard
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.streams import Purpose
+from dpadmm_mpi.rng import Purpose
 
 Ints = NDArray[np.int64]
 

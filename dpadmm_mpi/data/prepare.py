@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dpadmm_mpi.config import Data
+from dpadmm_mpi.config.options import Data
 from dpadmm_mpi.data import readers
 from dpadmm_mpi.data.cache import cache_folder, raw_files, verify
 from dpadmm_mpi.data.catalogue import CATALOGUE

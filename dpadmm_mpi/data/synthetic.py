@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.data.shard import Shard, row_norms
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.streams import Generator, Purpose, generator
+from dpadmm_mpi.rng import Generator, Purpose, generator
 
 Array = NDArray[np.float64]
 

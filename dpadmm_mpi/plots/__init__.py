@@ -12,7 +12,7 @@ from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.plots import curves, network
 from dpadmm_mpi.plots.examined import attack_figure, audit_figure
 from dpadmm_mpi.plots.style import Request, refuse_ending, save, style
-from dpadmm_mpi.results import Result
+from dpadmm_mpi.storage.result import Result
 
 __all__ = ["KINDS", "attack_figure", "audit_figure", "comparison", "draw", "figure", "svg"]
 

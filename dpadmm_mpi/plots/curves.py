@@ -24,7 +24,7 @@ from dpadmm_mpi.plots.style import (
     spans,
     spots,
 )
-from dpadmm_mpi.results import Result, is_proven, last_row
+from dpadmm_mpi.storage.result import Result, is_proven, last_row
 
 WIDE = 50  # from this ratio on, accounts that stand beside each other get a logarithmic axis
 

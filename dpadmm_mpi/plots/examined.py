@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpadmm_mpi.attack import Attack
-from dpadmm_mpi.audit import Audit
+from dpadmm_mpi.audit.attack import Attack
+from dpadmm_mpi.methods.decentralised.audit import Audit
 from dpadmm_mpi.plots.style import (
     ACCOUNT_STYLES,
     COLOURS,
@@ -19,7 +19,7 @@ from dpadmm_mpi.plots.style import (
     save,
     style,
 )
-from dpadmm_mpi.results import accounts
+from dpadmm_mpi.storage.result import accounts
 
 
 def audit_figure(audit: Audit, target: Path) -> None:

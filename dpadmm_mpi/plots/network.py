@@ -21,7 +21,7 @@ from dpadmm_mpi.plots.style import (
     spots,
     widened,
 )
-from dpadmm_mpi.results import Result, accounts, last_row
+from dpadmm_mpi.storage.result import Result, accounts, last_row
 
 LARGE = 120  # nodes; beyond, a layout that is quicker but may be tangled
 MANY = 30  # from here on, no numbers in the nodes and no range on each of them

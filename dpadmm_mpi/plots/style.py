@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.results import Result, accounts, is_proven, labels
+from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.results import Result
+from dpadmm_mpi.storage.result import Result
 
 Array = NDArray[np.float64]
 Results = Mapping[str, Result]

@@ -18,7 +18,7 @@ Verdicts = list[dict[str, Any]]
 
 def make(figure: Figure, folder: Path, quick: bool, vary: bool) -> dict[str, Any]:
     """Run what is missing, draw, judge; everything about the figure is written into `folder`."""
-    from dpadmm_mpi.plots.reproduced import draw
+    from dpadmm_mpi.reproduce.drawing import draw
 
     begin = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)

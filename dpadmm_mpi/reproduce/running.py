@@ -8,14 +8,14 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 
-from dpadmm_mpi import configfile
-from dpadmm_mpi.config import Config, fingerprint
+from dpadmm_mpi.config.options import Config, fingerprint
+from dpadmm_mpi.config.options import files as configfile
 from dpadmm_mpi.data.cache import is_fetched
 from dpadmm_mpi.data.catalogue import CATALOGUE
 from dpadmm_mpi.data.fetch import fetch
 from dpadmm_mpi.errors import InputError, RunError
-from dpadmm_mpi.launch import usable_cores
-from dpadmm_mpi.results import Result, load
+from dpadmm_mpi.parallel.launcher import usable_cores
+from dpadmm_mpi.storage.result import Result, load
 
 
 def results_of(config: Path, folder: Path, overrides: Sequence[str]) -> dict[str, Result]:

@@ -14,15 +14,15 @@ import numpy as np
 from common import Row
 from worker import peak_bytes
 
-from dpadmm_mpi.agreement import assign_owners
-from dpadmm_mpi.config import Config
-from dpadmm_mpi.configfile import load
-from dpadmm_mpi.cost import Cost, cost, look_at
-from dpadmm_mpi.engine import Silent, execute
+from dpadmm_mpi.config.files import load
+from dpadmm_mpi.config.options import Config
+from dpadmm_mpi.engine.cost import Cost, cost, look_at
+from dpadmm_mpi.engine.loop import Silent, execute
+from dpadmm_mpi.engine.machine import measure
 from dpadmm_mpi.errors import DpadmmError
-from dpadmm_mpi.machine import measure
-from dpadmm_mpi.plan import make_plan
-from dpadmm_mpi.serial import Serial
+from dpadmm_mpi.methods.base import make_plan
+from dpadmm_mpi.parallel.collective import assign_owners
+from dpadmm_mpi.parallel.serial import Serial
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SMALL_NODES = {

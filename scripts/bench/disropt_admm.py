@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from common import Row, run
 
-from dpadmm_mpi import configfile
-from dpadmm_mpi.plan import make_plan
+from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.methods.base import make_plan
 
 NODES, RECORDS, C, RHO, ETA = 5, 1000, 500.0, 0.22, 1.0
 CONFIG = {

@@ -17,9 +17,9 @@ import numpy as np
 import plain
 from common import Row, medians
 
-from dpadmm_mpi import configfile
-from dpadmm_mpi.algorithms.decentralised import METHODS
-from dpadmm_mpi.plan import make_plan
+from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.methods.base import make_plan
+from dpadmm_mpi.methods.decentralised.algorithm import METHODS
 
 FIGURE = Path(__file__).parents[2] / "configs" / "recycled-fig5.toml"
 RUNS, PLAIN_RUNS = 10, 2

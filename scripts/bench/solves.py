@@ -17,9 +17,9 @@ from common import Row
 from plain import argmin
 
 import dpadmm_mpi
-from dpadmm_mpi.losses import LOGISTIC
-from dpadmm_mpi.problem import NodeProblem
-from dpadmm_mpi.solves import Problems
+from dpadmm_mpi.problems.local_problems import Problems
+from dpadmm_mpi.problems.losses import LOGISTIC
+from dpadmm_mpi.problems.objective import NodeProblem
 
 NODES, C, RHO, RUNS = 5, 1750.0, 0.22, 10
 RIDGE = RHO / NODES

@@ -15,9 +15,9 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: one core
 
-from dpadmm_mpi.configfile import load
-from dpadmm_mpi.engine import Silent, Simulation, execute
-from dpadmm_mpi.transport import connect
+from dpadmm_mpi.config.files import load
+from dpadmm_mpi.engine.loop import Silent, Simulation, execute
+from dpadmm_mpi.parallel.mpi import connect
 
 
 def peak_bytes() -> int:

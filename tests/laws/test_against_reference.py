@@ -6,9 +6,9 @@ from conftest import EDGES, METHODS, PERTURBATIONS, shard_of
 from reference import LOGISTIC, Node, centralised_optimum, huber, trajectory
 
 import dpadmm_mpi
-from dpadmm_mpi import configfile
-from dpadmm_mpi.mechanisms import noise
-from dpadmm_mpi.plan import make_plan
+from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.methods.base import make_plan
+from dpadmm_mpi.privacy.releases import noise
 
 NEIGHBOURS = [sorted({j for edge in EDGES for j in edge if i in edge and j != i}) for i in range(6)]
 
@@ -164,8 +164,8 @@ def test_overflow_is_no_solution(config):
 
 def test_an_optimum_that_nobody_asked_for_does_not_stop_the_run(config, monkeypatch):
     """Unequal dual steps ask for the distance to the optimum; if it cannot be found, it is nan."""
-    from dpadmm_mpi import optimum
     from dpadmm_mpi.errors import RunError
+    from dpadmm_mpi.methods import centralised_optimum as optimum
 
     monkeypatch.setattr(optimum, "TOLERANCE", -1.0)
     result = dpadmm_mpi.run(config("mr-admm"))
@@ -185,10 +185,10 @@ def test_one_node_is_the_centralised_baseline(config):
 
 def test_recycled_step_never_touches_the_records(config):
     """With the records gone after a data step, the recycled step still works and gives the same bits."""
-    from dpadmm_mpi.algorithms.decentralised import Decentralised
-    from dpadmm_mpi.losses import LOGISTIC
-    from dpadmm_mpi.problem import NodeProblem
-    from dpadmm_mpi.solves import Problems
+    from dpadmm_mpi.methods.decentralised.algorithm import Decentralised
+    from dpadmm_mpi.problems.local_problems import Problems
+    from dpadmm_mpi.problems.losses import LOGISTIC
+    from dpadmm_mpi.problems.objective import NodeProblem
 
     plan, dataset = make_plan(configfile.load(config("mr-admm", "objective")).configs[0])
     problems = Problems(NodeProblem(shard_of(dataset, i).into_signed(), LOGISTIC, 3.0, plan.ridge) for i in range(6))
@@ -206,9 +206,9 @@ def test_recycled_step_never_touches_the_records(config):
 
 
 def test_an_inexact_solve_stops_the_run_with_node_iteration_and_residual(config, monkeypatch):
-    from dpadmm_mpi import batch
     from dpadmm_mpi.errors import RunError
-    from dpadmm_mpi.solves import Problems
+    from dpadmm_mpi.problems import batched as batch
+    from dpadmm_mpi.problems.local_problems import Problems
 
     original = Problems.argmins
     calls = []

@@ -30,7 +30,7 @@ def test_mathematics_sees_no_messages_and_no_files(room):
 
 def test_theory_never_sees_records_or_solvers():
     for path in (PACKAGE / "theory").rglob("*.py"):
-        assert not [name for name in imports(path) if name.startswith(("dpadmm_mpi.data", "dpadmm_mpi.problem"))]
+        assert not [name for name in imports(path) if name.startswith(("dpadmm_mpi.data", "dpadmm_mpi.problems.objective"))]
 
 
 def test_only_transport_imports_mpi4py_and_only_plots_matplotlib():

@@ -6,10 +6,10 @@ from conftest import METHODS, command
 
 import dpadmm_mpi
 from dpadmm_mpi import InputError
-from dpadmm_mpi.algorithms import decentralised
-from dpadmm_mpi.attack import attack
-from dpadmm_mpi.audit import audit, read_transcript
-from dpadmm_mpi.theory import privacy
+from dpadmm_mpi.audit.attack import attack
+from dpadmm_mpi.methods.decentralised import accounts as privacy
+from dpadmm_mpi.methods.decentralised import algorithm as decentralised
+from dpadmm_mpi.methods.decentralised.audit import audit, read_transcript
 
 PRIVATE = ("dual", "penalty", "objective", "primal")
 

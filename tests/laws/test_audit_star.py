@@ -7,13 +7,13 @@ from reference_star import Provider, inner_path
 from scipy import stats
 
 import dpadmm_mpi
-from dpadmm_mpi import configfile
-from dpadmm_mpi.algorithms import star as algorithm
-from dpadmm_mpi.audit_star import audit
-from dpadmm_mpi.families import star as family
-from dpadmm_mpi.plan import make_plan
-from dpadmm_mpi.streams import Purpose, generator
-from dpadmm_mpi.theory import star as theory
+from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.methods.base import make_plan
+from dpadmm_mpi.methods.star import accounts as theory
+from dpadmm_mpi.methods.star import algorithm as algorithm
+from dpadmm_mpi.methods.star import plan as family
+from dpadmm_mpi.methods.star.audit import audit
+from dpadmm_mpi.rng import Purpose, generator
 
 
 def small(runs=200, features=1, noise_std=6.0, **sections):
@@ -86,7 +86,7 @@ def planted(monkeypatch, fault):
             return generator(seed, purpose, run, node, min(iteration, 2) if purpose == Purpose.INNER_NOISE else iteration)
 
         monkeypatch.setattr(algorithm, "generator", reusing)
-        monkeypatch.setattr("dpadmm_mpi.audit_star.generator", reusing)
+        monkeypatch.setattr("dpadmm_mpi.methods.star.audit.generator", reusing)
 
 
 FAULTS = {"half the noise": "not Gaussian of the claimed size", "noise reused in two iterations": "noise is used again"}

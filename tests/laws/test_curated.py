@@ -6,12 +6,14 @@ import reference_curated as reference
 from conftest import command, shard_of
 
 import dpadmm_mpi
-from dpadmm_mpi import InputError, RunError, configfile, linear_maps
-from dpadmm_mpi.algorithms import curated
-from dpadmm_mpi.audit_curated import audit
-from dpadmm_mpi.plan import make_plan
-from dpadmm_mpi.streams import Purpose, generator
-from dpadmm_mpi.theory import curated as theory
+from dpadmm_mpi import InputError, RunError
+from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.methods.base import make_plan
+from dpadmm_mpi.methods.curated import accounts as theory
+from dpadmm_mpi.methods.curated import algorithm as curated
+from dpadmm_mpi.methods.curated import linear_maps
+from dpadmm_mpi.methods.curated.audit import audit
+from dpadmm_mpi.rng import Purpose, generator
 
 METHODS = tuple(curated.METHODS)
 PRIVATE = ("dp-admm", "dp-acc-admm")

@@ -5,8 +5,9 @@ import pytest
 from conftest import RESTARTS
 
 import dpadmm_mpi
-from dpadmm_mpi import configfile, plan
-from dpadmm_mpi.plan import SIDE_BY_SIDE, make_plan
+from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.methods import base as plan
+from dpadmm_mpi.methods.base import SIDE_BY_SIDE, make_plan
 
 
 def groups(raw):

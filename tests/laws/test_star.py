@@ -11,15 +11,15 @@ from reference_star import LOGISTIC, Provider, huber, optimum, trajectory
 from scipy import sparse
 
 import dpadmm_mpi
-from dpadmm_mpi import configfile
-from dpadmm_mpi.algorithms import svrg
+from dpadmm_mpi.config.options import files as configfile
 from dpadmm_mpi.errors import InputError, RunError
-from dpadmm_mpi.losses import LOGISTIC as PACKAGE_LOGISTIC
-from dpadmm_mpi.losses import huber as package_huber
-from dpadmm_mpi.plan import make_plan
-from dpadmm_mpi.problem import NodeProblem
-from dpadmm_mpi.streams import Purpose, generator
-from dpadmm_mpi.theory import star as theory
+from dpadmm_mpi.methods.base import make_plan
+from dpadmm_mpi.methods.star import accounts as theory
+from dpadmm_mpi.methods.star import svrg
+from dpadmm_mpi.problems.losses import LOGISTIC as PACKAGE_LOGISTIC
+from dpadmm_mpi.problems.losses import huber as package_huber
+from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.rng import Purpose, generator
 
 STOCHASTIC = [("s-admm", "uniform"), ("s-admm", "extrapolated"), ("ps-admm", "uniform"), ("ps-admm", "extrapolated")]
 
@@ -59,7 +59,7 @@ def test_trajectory_equals_the_plain_implementation(monkeypatch, number):
 
     The exact argmin is solved further than usual, so that both sides are known well beyond 1e-10.
     """
-    monkeypatch.setattr("dpadmm_mpi.batch.TOLERANCE", 1e-13)
+    monkeypatch.setattr("dpadmm_mpi.problems.batched.TOLERANCE", 1e-13)
     rng = np.random.default_rng(number)
     method, averaging = [("star-admm", None), *STOCHASTIC][number % 5]
     d, rho, reg, std, S = int(rng.integers(1, 7)), rng.uniform(0.3, 2), rng.uniform(0, 0.2), rng.uniform(0.2, 2), 12
@@ -226,7 +226,7 @@ def test_the_ends_of_the_ranges(method, delta, extreme):
 
 
 def test_divergence_is_one_sentence(monkeypatch):
-    monkeypatch.setattr("dpadmm_mpi.algorithms.star.inner_loop", lambda inner, problem, start, *rest: start * np.inf)
+    monkeypatch.setattr("dpadmm_mpi.methods.star.algorithm.inner_loop", lambda inner, problem, start, *rest: start * np.inf)
     with pytest.raises(RunError, match="run 1, node 0, iteration 1: the inner steps diverged"):
         dpadmm_mpi.run(configuration("s-admm", "uniform"))
 

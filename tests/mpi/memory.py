@@ -5,7 +5,8 @@ import resource
 import sys
 from pathlib import Path
 
-from dpadmm_mpi import cli, launch
+from dpadmm_mpi.cli.main import main as cli
+from dpadmm_mpi.parallel import launcher as launch
 
 folder = Path(sys.argv[1])
 sys.argv[1:] = sys.argv[2:]

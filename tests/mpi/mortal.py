@@ -16,12 +16,13 @@ import sys
 import time
 from pathlib import Path
 
-from dpadmm_mpi import cli, launch, stopping
-from dpadmm_mpi import recorder as _loaded_before_any_fork  # noqa: F401
-from dpadmm_mpi.configfile import load
-from dpadmm_mpi.engine import Simulation
-from dpadmm_mpi.plan import make_plan
-from dpadmm_mpi.theory import privacy
+from dpadmm_mpi.cli.main import main as cli
+from dpadmm_mpi.config.files import load
+from dpadmm_mpi.engine.loop import Simulation, stopping
+from dpadmm_mpi.methods.base import make_plan
+from dpadmm_mpi.methods.decentralised import accounts as privacy
+from dpadmm_mpi.parallel import launcher as launch
+from dpadmm_mpi.storage import recorder as _loaded_before_any_fork  # noqa: F401
 
 stopping.SHARE, stopping.MEETING_SECONDS = float("inf"), 0.0
 steps = deadly = 0

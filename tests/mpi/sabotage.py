@@ -5,8 +5,10 @@ import resource
 import signal
 import sys
 
-from dpadmm_mpi import cli, launch, recorder
-from dpadmm_mpi.algorithms import decentralised
+from dpadmm_mpi.cli.main import main as cli
+from dpadmm_mpi.methods.decentralised import algorithm as decentralised
+from dpadmm_mpi.parallel import launcher as launch
+from dpadmm_mpi.storage import recorder
 
 fault, rank = sys.argv[1], int(sys.argv[2])
 sys.argv[1:] = sys.argv[3:]

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from dpadmm_mpi import cli, transport
+from dpadmm_mpi.cli.main import main as cli
+from dpadmm_mpi.parallel import mpi as transport
 
 folder = Path(sys.argv[1])
 sys.argv[1:] = sys.argv[2:]

@@ -6,7 +6,7 @@ import pytest
 import tomli_w
 from conftest import command
 
-from dpadmm_mpi.compare import compare
+from dpadmm_mpi.storage.compare import compare
 
 VARIANTS = {
     "plain": {"algorithm": {"method": "gl-admm"}, "problem": {"regulariser": "l2"}},

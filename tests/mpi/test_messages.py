@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import EDGES, RESTARTS, command
 
-from dpadmm_mpi.compare import compare
+from dpadmm_mpi.storage.compare import compare
 
 SPY = Path(__file__).parent / "spy.py"
 FEATURES, ITERATIONS = 4, 6
@@ -75,8 +75,8 @@ def test_waiting_ranks_leave_the_cores_to_others(tmp_path):
     program.write_text(
         "import time, numpy as np\n"
         "from mpi4py import MPI\n"
-        "from dpadmm_mpi.graphs import Channel\n"
-        "from dpadmm_mpi.transport import Mpi\n"
+        "from dpadmm_mpi.networks.graphs import Channel\n"
+        "from dpadmm_mpi.parallel.mpi import Mpi\n"
         "transport = Mpi(MPI.COMM_WORLD)\n"
         "links = transport.links(Channel(((1,), (0,))), np.array([0, 1]), 3)\n"
         "links.start(np.zeros((1, 3)))\n"
@@ -99,8 +99,8 @@ def test_a_message_that_nobody_has_looked_at_yet_is_not_overwritten(tmp_path, wi
     program.write_text(
         "import time, numpy as np\n"
         "from mpi4py import MPI\n"
-        "from dpadmm_mpi.graphs import Channel\n"
-        "from dpadmm_mpi.transport import Mpi\n"
+        "from dpadmm_mpi.networks.graphs import Channel\n"
+        "from dpadmm_mpi.parallel.mpi import Mpi\n"
         "transport = Mpi(MPI.COMM_WORLD)\n"
         f"rank, width, owner, wrong = transport.rank, {width}, np.arange(3), 0\n"
         "path, star = Channel(((1,), (0, 2), (1,))), Channel(((), (0,), (0,)))\n"
@@ -126,7 +126,7 @@ def test_every_number_of_a_queue_is_handed_out_once(tmp_path):
     program.write_text(
         "import time\n"
         "from mpi4py import MPI\n"
-        "from dpadmm_mpi.transport import Mpi, Queue\n"
+        "from dpadmm_mpi.parallel.mpi import Mpi, Queue\n"
         "world = Mpi(MPI.COMM_WORLD)\n"
         "queue, numbers = Queue(world), []\n"
         "while not numbers or numbers[-1] < 40:\n"

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from conftest import LAUNCHES, MPI_ENVIRONMENT, RESTARTS, command, sentences
 
-from dpadmm_mpi import configfile, load
-from dpadmm_mpi.compare import compare
+from dpadmm_mpi import load
+from dpadmm_mpi.cli.run import advice_to_pack, targets
+from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.engine.several import Job, Report, _summary
 from dpadmm_mpi.errors import RunError, Stopped
-from dpadmm_mpi.launch import prefer_shared_memory
-from dpadmm_mpi.packing import Job, Report, _summary
-from dpadmm_mpi.runcommand import advice_to_pack, targets
+from dpadmm_mpi.parallel.launcher import prefer_shared_memory
+from dpadmm_mpi.storage.compare import compare
 
 VARIANTS = [{"name": f"eta {eta}", "algorithm": {"eta": eta}} for eta in (0.6, 0.7, 0.8, 0.9, 1.0)]
 
@@ -79,7 +80,8 @@ def test_the_advice_is_said_once(config, write_toml, tmp_path):
 
 
 FAIL = """
-from dpadmm_mpi import cli, engine
+from dpadmm_mpi.cli.main import main as cli
+from dpadmm_mpi.engine.loop import loop as engine
 from dpadmm_mpi.errors import InputError, RunError
 settle = engine.make_plan
 def fail(config):

@@ -13,10 +13,10 @@ import tomli_w
 from conftest import EDGES, RESTARTS, command, sentences
 
 from dpadmm_mpi import load
-from dpadmm_mpi.checkpoint import restart_folder
-from dpadmm_mpi.claim import take_name
-from dpadmm_mpi.compare import compare
-from dpadmm_mpi.plan import SIDE_BY_SIDE
+from dpadmm_mpi.methods.base import SIDE_BY_SIDE
+from dpadmm_mpi.storage.atomic_file import take_name
+from dpadmm_mpi.storage.checkpoint import restart_folder
+from dpadmm_mpi.storage.compare import compare
 
 MORTAL = Path(__file__).parent / "mortal.py"
 KILLS = 11  # in each chain
@@ -239,7 +239,7 @@ def test_a_full_disk_keeps_what_was_recorded(undisturbed, tmp_path):
 
 
 def test_a_second_process_is_refused(undisturbed, tmp_path):
-    from dpadmm_mpi.checkpoint import Restart
+    from dpadmm_mpi.storage.checkpoint import Restart
 
     path, expected = undisturbed("admm")
     out = tmp_path / "out.h5"

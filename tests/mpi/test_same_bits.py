@@ -69,7 +69,7 @@ def everything(tmp_path_factory):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
 def test_every_method_and_perturbation_on_any_number_of_ranks(everything, ranks):
-    from dpadmm_mpi.compare import compare
+    from dpadmm_mpi.storage.compare import compare
 
     process = command("run", everything / "everything.toml", "-o", everything / f"ranks-{ranks}", ranks=ranks)
     assert process.returncode == 0, process.stderr

@@ -11,8 +11,8 @@ import pytest
 from conftest import LAUNCHES, MPI_ENVIRONMENT, command
 
 from dpadmm_mpi import load
-from dpadmm_mpi.checkpoint import restart_folder
-from dpadmm_mpi.compare import compare
+from dpadmm_mpi.storage.checkpoint import restart_folder
+from dpadmm_mpi.storage.compare import compare
 
 STOPPED = 75
 MPIEXEC = str(Path(sys.executable).parent / "mpiexec")

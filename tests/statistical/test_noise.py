@@ -8,8 +8,9 @@ from scipy import stats
 from scipy.optimize import root
 
 import dpadmm_mpi
-from dpadmm_mpi import configfile, streams
-from dpadmm_mpi.plan import make_plan
+from dpadmm_mpi import rng as streams
+from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.methods.base import make_plan
 
 NEIGHBOURS = [sorted({j for edge in EDGES for j in edge if i in edge and j != i}) for i in range(6)]
 LEVEL = 1e-4  # of each test, with a fixed seed: a false alarm now is a false alarm always
@@ -64,7 +65,7 @@ def test_recovered_noise_has_gamma_norm_and_uniform_direction(config, method, pe
 
 
 def test_unit_noise_in_many_dimensions():
-    from dpadmm_mpi.mechanisms import noise
+    from dpadmm_mpi.privacy.releases import noise
 
     e = noise(3, range(1), np.arange(3000), 0, np.ones(3000), 40)[0]
     norm = np.linalg.norm(e, axis=1)

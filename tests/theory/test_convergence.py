@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from conftest import command
 
-from dpadmm_mpi.theory import sample_size
-from dpadmm_mpi.theory.convergence import Network, madmm_rate, recycling_holds, recycling_margins, smallest_gamma
+from dpadmm_mpi.methods.decentralised import sample_size
+from dpadmm_mpi.methods.decentralised.convergence import Network, madmm_rate, recycling_holds, recycling_margins, smallest_gamma
 
 PAIR = Network.of(((1,), (0,)))
 TRIANGLE = Network.of(((1, 2), (0, 2), (0, 1)))

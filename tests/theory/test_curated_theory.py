@@ -9,8 +9,9 @@ import pytest
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
-from dpadmm_mpi.mechanisms import CuratedReleases
-from dpadmm_mpi.theory import curated, gaussian_noise
+from dpadmm_mpi.methods.curated import accounts as curated
+from dpadmm_mpi.privacy import gaussian_noise
+from dpadmm_mpi.privacy.releases import CuratedReleases
 
 DELTA = 1e-3
 

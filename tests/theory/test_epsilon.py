@@ -8,8 +8,9 @@ from scipy import integrate, stats
 
 import dpadmm_mpi
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.mechanisms import Releases
-from dpadmm_mpi.theory import gamma_noise, privacy
+from dpadmm_mpi.methods.decentralised import accounts as privacy
+from dpadmm_mpi.privacy import gamma_noise
+from dpadmm_mpi.privacy.releases import Releases
 
 
 def releases(perturbation="objective", K=25, N=1, alpha=1.0, B=8000.0, V=2.0, eta=1.0, C=1750.0, d=105):

@@ -7,8 +7,8 @@ import pytest
 
 import dpadmm_mpi
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.mechanisms import Releases
-from dpadmm_mpi.theory import privacy
+from dpadmm_mpi.methods.decentralised import accounts as privacy
+from dpadmm_mpi.privacy.releases import Releases
 
 
 def releases(perturbation, rng, N=5, K=4, T=4, steps=None, **fixed):

@@ -11,8 +11,9 @@ import pytest
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
 from scipy.integrate import quad
 
-from dpadmm_mpi.mechanisms import StarReleases
-from dpadmm_mpi.theory import gaussian_noise, star
+from dpadmm_mpi.methods.star import accounts as star
+from dpadmm_mpi.privacy import gaussian_noise
+from dpadmm_mpi.privacy.releases import StarReleases
 
 DELTA = 1e-3
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import command, sentences
 
 import dpadmm_mpi
-from dpadmm_mpi import configfile
+from dpadmm_mpi.config.options import files as configfile
 
 TOP = Path(__file__).parents[2]
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from dpadmm_mpi import config, configfile
+from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.config.options import options as config
+from dpadmm_mpi.config.reading import parse
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.parsing import parse
 
 REFUSED = [
     # unknown keys, with the nearest known one

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dpadmm_mpi.agreement import assign_owners
-from dpadmm_mpi.cli import cli
-from dpadmm_mpi.config import Config
-from dpadmm_mpi.configfile import load
-from dpadmm_mpi.cost import Cost, Rows, cost, in_words, look_at
-from dpadmm_mpi.machine import Machine, measure
-from dpadmm_mpi.plan import make_plan
+from dpadmm_mpi.cli.main import cli
+from dpadmm_mpi.config.files import load
+from dpadmm_mpi.config.options import Config
+from dpadmm_mpi.engine.cost import Cost, Rows, cost, in_words, look_at
+from dpadmm_mpi.engine.machine import Machine, measure
+from dpadmm_mpi.methods.base import make_plan
+from dpadmm_mpi.parallel.collective import assign_owners
 
 MACHINE = Machine(
     dense=1e-10, stream=8e-10, sparse=8e-10, product=4e-11, record=2e-9, normal=1e-8, copy=2e-10, call=4e-7, matrix=3e-7,
@@ -160,7 +160,7 @@ def test_the_words_of_check() -> None:
 def test_check_prints_the_cost_on_as_many_ranks_as_asked_for(
     monkeypatch: pytest.MonkeyPatch, cores: int, compared: str
 ) -> None:
-    monkeypatch.setattr("dpadmm_mpi.launch.usable_cores", lambda: set(range(cores)))
+    monkeypatch.setattr("dpadmm_mpi.parallel.launcher.usable_cores", lambda: set(range(cores)))
     outcome = CliRunner().invoke(cli, ["check", "--ranks", "5"])
     assert outcome.exit_code == 0
     (line,) = [line for line in outcome.stdout.splitlines() if line.startswith("cost ")]

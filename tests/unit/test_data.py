@@ -10,13 +10,13 @@ from conftest import shard_of
 from scipy import sparse
 
 import dpadmm_mpi
-from dpadmm_mpi import metrics
+from dpadmm_mpi.config.reading import parse
 from dpadmm_mpi.data import dataset as dataset_module
 from dpadmm_mpi.data import synthetic
 from dpadmm_mpi.data.dataset import prepare
 from dpadmm_mpi.data.shard import row_norms
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.parsing import parse
+from dpadmm_mpi.methods import metrics
 
 COMPRESS = {"": lambda b: b, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 

@@ -17,14 +17,15 @@ from conftest import command, sentences, shard_of
 from scipy import sparse
 
 import dpadmm_mpi
-from dpadmm_mpi.data import cache, fetch, splits
+from dpadmm_mpi.config.reading import parse
+from dpadmm_mpi.data import cache, fetch
+from dpadmm_mpi.data import partitions as splits
 from dpadmm_mpi.data import prepare as prepare_module
 from dpadmm_mpi.data.catalogue import CATALOGUE, Entry, SourceFile, Wheel
 from dpadmm_mpi.data.dataset import prepare
 from dpadmm_mpi.data.records import Records
 from dpadmm_mpi.data.store import write_store
 from dpadmm_mpi.errors import InputError, RunError
-from dpadmm_mpi.parsing import parse
 
 CONTENT = b"+1 1:0.5\n-1 2:0.5\n" * 500
 

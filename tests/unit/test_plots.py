@@ -13,11 +13,11 @@ from handmade import star_file
 
 import dpadmm_mpi
 from dpadmm_mpi import plots
-from dpadmm_mpi.attack import attack
-from dpadmm_mpi.audit import audit
+from dpadmm_mpi.audit.attack import attack
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.decentralised.audit import audit
 from dpadmm_mpi.plots.style import COLOURS, MARKERS, STYLES
-from dpadmm_mpi.results import is_proven
+from dpadmm_mpi.storage.result import is_proven
 
 
 @pytest.fixture

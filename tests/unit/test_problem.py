@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
-from dpadmm_mpi import problem as problem_module
 from dpadmm_mpi.data.shard import Shard
-from dpadmm_mpi.losses import LOGISTIC, huber
-from dpadmm_mpi.newton import TOLERANCE
-from dpadmm_mpi.problem import NodeProblem
+from dpadmm_mpi.problems import objective as problem_module
+from dpadmm_mpi.problems.losses import LOGISTIC, huber
+from dpadmm_mpi.problems.newton import TOLERANCE
+from dpadmm_mpi.problems.objective import NodeProblem
 
 LOSSES = [LOGISTIC, huber(0.5), huber(0.05)]
 

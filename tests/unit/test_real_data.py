@@ -9,10 +9,10 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import dpadmm_mpi
+from dpadmm_mpi.config.reading import parse
 from dpadmm_mpi.data.dataset import prepare
 from dpadmm_mpi.data.prepare import ensure_store
 from dpadmm_mpi.data.shard import row_norms
-from dpadmm_mpi.parsing import parse
 
 RIDGE = 0.22 / (5 * 1750)  # of [R]: rho = 0.22, C = 1750, five nodes
 

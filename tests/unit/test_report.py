@@ -17,7 +17,7 @@ from matplotlib.image import imread
 
 import dpadmm_mpi
 from dpadmm_mpi.plots.style import COLOURS
-from dpadmm_mpi.report import page
+from dpadmm_mpi.reports.html import page
 
 SECTIONS = ["Notes", "Privacy", "Network", "Timing", "Environment", "Configuration"]
 VOID = {"meta", "br", "hr", "img", "link", "input"}

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from conftest import command
 
-from dpadmm_mpi import configfile
+from dpadmm_mpi.config.options import files as configfile
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.reproduce import claims, making, running
 from dpadmm_mpi.reproduce.catalogue import CATALOGUE
 from dpadmm_mpi.reproduce.claims import Claim
 from dpadmm_mpi.reproduce.figures import Figure, Variation
 from dpadmm_mpi.reproduce.pictures import Panel, lines, write_table
-from dpadmm_mpi.results import Result
+from dpadmm_mpi.storage.result import Result
 
 
 def result(loss, bound=1.0):

@@ -11,9 +11,9 @@ from conftest import command
 from handmade import star_file
 
 import dpadmm_mpi
+from dpadmm_mpi.config.reading import parse
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.parsing import parse
-from dpadmm_mpi.results import accounts, is_proven
+from dpadmm_mpi.storage.result import accounts, is_proven
 
 
 @pytest.fixture
@@ -242,7 +242,7 @@ def test_files_that_are_none(tmp_path, file):
 
 def test_rows_reach_the_disk_before_the_mark_of_completion(config, tmp_path, monkeypatch):
     """A flush at the latest every `checkpoint` iterations, also when not every iteration has a row; complete comes last."""
-    from dpadmm_mpi import recorder
+    from dpadmm_mpi.storage import recorder
 
     events = []
     flush, set_attribute = h5py.File.flush, h5py.AttributeManager.modify
@@ -290,7 +290,7 @@ def test_run_wants_one_configuration():
 
 def test_what_was_recorded_before_a_failure_is_kept(config, tmp_path, monkeypatch):
     """All iterations before the one that fails, the last of them too."""
-    from dpadmm_mpi.algorithms.decentralised import Decentralised
+    from dpadmm_mpi.methods.decentralised.algorithm import Decentralised
 
     work = Decentralised.work
 

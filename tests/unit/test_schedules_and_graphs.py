@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 import dpadmm_mpi
-from dpadmm_mpi import graphs, schedules
-from dpadmm_mpi.agreement import assign_owners
-from dpadmm_mpi.config import Geometric
+from dpadmm_mpi.config.options import Geometric, schedules
+from dpadmm_mpi.config.reading import parse
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.parsing import parse
+from dpadmm_mpi.networks import graphs
+from dpadmm_mpi.parallel.collective import assign_owners
 
 
 def expand(value, steps=3, nodes=2):
@@ -183,7 +183,7 @@ def test_owners_are_contiguous_balanced_and_nobody_is_idle(ranks, rng):
 
 def test_generators_of_many_addresses_are_those_of_each(rng):
     """Whatever was drawn from the one before."""
-    from dpadmm_mpi.streams import Purpose, generator, generators
+    from dpadmm_mpi.rng import Purpose, generator, generators
 
     nodes, runs = np.array([3, 0, 12]), range(2, 4)
     addresses = [(run, int(node)) for run in runs for node in nodes]

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from dpadmm_mpi.configfile import load
-from dpadmm_mpi.packing import _work
-from dpadmm_mpi.runcommand import targets
+from dpadmm_mpi.cli.run import targets
+from dpadmm_mpi.config.files import load
+from dpadmm_mpi.engine.several import _work
 
 FIGURE = Path(__file__).parents[2] / "configs" / "recycled-fig5.toml"
 

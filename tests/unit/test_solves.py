@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpadmm_mpi import quasinewton, solves
-from dpadmm_mpi.batch import is_small
-from dpadmm_mpi.losses import LOGISTIC, huber
-from dpadmm_mpi.newton import TOLERANCE
-from dpadmm_mpi.problem import NodeProblem
-from dpadmm_mpi.solves import Problems, without_zeros
+from dpadmm_mpi.problems import local_problems as solves
+from dpadmm_mpi.problems import quasi_newton as quasinewton
+from dpadmm_mpi.problems.batched import is_small
+from dpadmm_mpi.problems.local_problems import Problems, without_zeros
+from dpadmm_mpi.problems.losses import LOGISTIC, huber
+from dpadmm_mpi.problems.newton import TOLERANCE
+from dpadmm_mpi.problems.objective import NodeProblem
 
 LOSSES = [LOGISTIC, huber(0.5), huber(0.05)]
 C, RIDGE = 50.0, 0.02
@@ -182,7 +183,7 @@ def test_a_large_batch_in_chunks_gives_the_same_bits(rng, monkeypatch):
     X, linear = np.stack([rows(rng, 9, 5, 1.0) for _ in range(300)]), rng.standard_normal((2, 300, 5))
 
     def found(chunk):
-        monkeypatch.setattr("dpadmm_mpi.batch._CHUNK", chunk)
+        monkeypatch.setattr("dpadmm_mpi.problems.batched._CHUNK", chunk)
         problems = Problems(NodeProblem(x.copy(), LOGISTIC, 5.0, RIDGE) for x in X)
         return problems.argmins(linear, np.ones(300), np.zeros((2, 300, 5)))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import command, sentences
 
-from dpadmm_mpi.schedulers import SCHEDULERS, Job, script
+from dpadmm_mpi.cli.schedulers import SCHEDULERS, Job, script
 
 TEMPLATES = {"slurm": "job.sbatch", "pbs": "job.pbs", "lsf": "job.lsf"}
 # What scripts/job.* show: `dpadmm submit sweep.toml --ranks 20 --time 4:00:00` for a file with twelve configurations.

@@ -12,9 +12,9 @@ import pytest
 from conftest import RESTARTS, command, sentences
 
 import dpadmm_mpi
-from dpadmm_mpi.checkpoint import Restart, restart_folder
 from dpadmm_mpi.errors import RunError
-from dpadmm_mpi.watch import look, sparkline
+from dpadmm_mpi.reports.live import look, sparkline
+from dpadmm_mpi.storage.checkpoint import Restart, restart_folder
 
 ROWS = 9  # recorded of the second run when it was interrupted
 
@@ -168,7 +168,7 @@ def test_on_this_host_the_lock_says_whether_a_run_is_alive(unfinished):
 
 
 def test_a_failure_is_shown_with_its_sentence_until_the_run_goes_on(config, write_toml, tmp_path, monkeypatch):
-    from dpadmm_mpi.engine import Simulation
+    from dpadmm_mpi.engine.loop import Simulation
 
     raw, out = config(iterations=20), tmp_path / "out.h5"
     iterate = Simulation._iterate
@@ -189,8 +189,8 @@ def test_a_failure_is_shown_with_its_sentence_until_the_run_goes_on(config, writ
 
 
 def test_an_error_of_closing_does_not_hide_the_first(config, tmp_path, monkeypatch):
-    from dpadmm_mpi.engine import Simulation
-    from dpadmm_mpi.recorder import Recorder
+    from dpadmm_mpi.engine.loop import Simulation
+    from dpadmm_mpi.storage.recorder import Recorder
 
     def fail(*_):
         raise RunError("the first")

@@ -4,7 +4,7 @@ import os
 import time
 
 if os.environ.get("SLURM_ARRAY_TASK_ID") == "1" and "SLURM_RESTART_COUNT" not in os.environ and "PMIX_RANK" in os.environ:
-    from dpadmm_mpi.algorithms.decentralised import Decentralised
+    from dpadmm_mpi.methods.decentralised.algorithm import Decentralised
 
     quick = Decentralised.work
 

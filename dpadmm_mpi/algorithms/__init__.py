@@ -1,1 +1,0 @@
-"""The methods: mathematics only, no messages and no files."""

@@ -1,0 +1,112 @@
+"""The threat of [M] 6.2: who knows all records of a node but one, and sees everything released, rebuilds the missing one.
+
+(KKT) gives, in every data step, what the unknown record z = y x adds to the gradient, plus the noise:
+
+    v(t) = (C/B) L'(z.f(t)) z + n(t)
+
+Without noise one step fixes the direction of z and its length; several steps are fitted together. With noise the fit is to
+v(t), and the error of it is what the noise buys. A margin loss shows y x only: label and features come as one signed vector.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.decentralised.algorithm import kkt_gradient
+from dpadmm_mpi.methods.decentralised.audit import Transcript, read_transcript
+from dpadmm_mpi.problems.losses import Loss
+from dpadmm_mpi.problems.objective import NodeProblem
+
+Array = NDArray[np.float64]
+
+CANDIDATES = 100  # among which the attacker looks for the true record
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Reconstructions of one record after 1, 2, 4, ... data steps."""
+
+    name: str
+    errors: Array  # (runs, steps): ||z^ - z||
+    ranks: NDArray[np.int64]  # (runs,): place of the true record among the candidates, 1 is the likeliest
+    candidates: int
+    bound: Array  # (steps,): P_i(t)
+
+
+def attack(path: Path, node: int = 0, record: int = 0) -> Attack:
+    transcript = read_transcript(path)
+    plan, result = transcript.plan, transcript.result
+    if not 0 <= node < plan.graph.nodes:
+        raise InputError(f"--node {node}: there are the nodes 0 to {plan.graph.nodes - 1}")
+    view = transcript.view(node)
+    if not 0 <= record < len(view.rows):
+        raise InputError(f"--record {record}: node {node} has the records 0 to {len(view.rows) - 1}")
+    z = view.rows[record]
+    others = np.delete(np.arange(len(view.rows)), record)
+    # Candidates that the attacker cannot tell from the true one beforehand: other records, as if they were unknown.
+    pool = np.vstack([z, view.rows[others[: CANDIDATES - 1]]])
+    # After 1, 2, 4, ... data steps, and all of them.
+    steps = np.unique(np.append(2 ** np.arange(int(np.log2(len(plan.releases.data_steps))) + 1), len(plan.releases.data_steps)))
+    errors, ranks = [], []
+    for run in range(len(result["run"])):
+        v, f, scale = _evidence(transcript, view.rows[others], run, node)
+        guesses = [_reconstruct(v[:k], f[:k], scale[:k], plan.loss, view.weight) for k in steps]
+        errors.append([float(np.linalg.norm(guess - z)) for guess in guesses])
+        fit = [_misfit(candidate, v, f, scale, plan.loss, view.weight) for candidate in pool]
+        ranks.append(1 + int(np.sum(np.array(fit[1:]) < fit[0])))
+    bound = result["privacy/node_bound"][plan.releases.data_steps[steps - 1], node]
+    return Attack(result.name, np.array(errors), np.array(ranks), len(pool), bound)
+
+
+def _evidence(transcript: Transcript, known: Array, run: int, node: int) -> tuple[Array, Array, Array]:
+    """v(t) and f(t) of every data step, and how strongly each counts: the noise's own scale."""
+    plan, result = transcript.plan, transcript.result
+    B = plan.releases.B[node]
+    rest = NodeProblem(known, plan.loss, plan.releases.C * len(known) / B, plan.ridge)  # the same weight C/B per record
+    degrees = plan.graph.degree[:, None].astype(np.float64)
+    vs, fs, scales = [], [], []
+    for t in plan.releases.data_steps:
+        eta = result["algorithm/eta"][t][:, None]
+        released = result["trajectory"][run, t]
+        total = kkt_gradient(transcript.states(run, t - 1), released, eta, degrees)[node]
+        f = released[node]
+        vs.append(total - plan.ridge * f - rest.data_gradient(rest.signed @ f))
+        fs.append(f)
+        alpha = result["privacy/alpha"][t, node]
+        scales.append(1.0 if np.isnan(alpha) else float(alpha))
+    return np.array(vs), np.array(fs), np.array(scales)
+
+
+def _misfit(z: Array, v: Array, f: Array, scale: Array, loss: Loss, weight: float) -> float:
+    """How unlikely the released values are if z is the record, up to a constant: sum_t alpha ||n(t)||."""
+    slopes = loss.first(f @ z)
+    return float(np.sum(scale * np.linalg.norm(v - weight * slopes[:, None] * z, axis=1)))
+
+
+def _reconstruct(v: Array, f: Array, scale: Array, loss: Loss, weight: float) -> Array:
+    """The record of norm at most 1 that fits best: from the mean direction and a few lengths, by least squares."""
+    from scipy.optimize import least_squares
+
+    direction = -np.sum(scale[:, None] * v, axis=0)  # L' is negative
+    direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
+
+    def residual(z: Array) -> Array:
+        slopes = loss.first(f @ z)
+        return (scale[:, None] * (v / weight - slopes[:, None] * z)).ravel()
+
+    def jacobian(z: Array) -> Array:
+        margins = f @ z
+        slopes, curvatures = loss.first(margins), loss.second(margins)
+        blocks = slopes[:, None, None] * np.eye(len(z)) + curvatures[:, None, None] * z[None, :, None] * f[:, None, :]
+        return (-scale[:, None, None] * blocks).reshape(-1, len(z))
+
+    starts = [length * direction for length in (0.25, 0.5, 1.0)]
+    fits = [
+        least_squares(residual, start, jac=jacobian, method="lm", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=100)
+        for start in starts
+    ]
+    z = min(fits, key=lambda fit: fit.cost).x
+    return np.asarray(z / max(1.0, float(np.linalg.norm(z))))

@@ -1,0 +1,165 @@
+"""`dpadmm submit`, `dpadmm status` and `dpadmm watch`: long jobs, from the batch script to the last iteration."""
+
+import re
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from dpadmm_mpi.cli.options import config_argument, debug_option, quickstart, set_option
+from dpadmm_mpi.cli.schedulers import SCHEDULERS, Job, hand_in, script
+from dpadmm_mpi.errors import InputError
+
+REFRESH = 2.0  # seconds between two looks
+STATES = ("done", "running", "stopped", "failed", "missing", "changed", "unreadable")
+
+output_option = click.option("-o", "--output", type=click.Path(path_type=Path), help="As given to `dpadmm run`.")
+
+
+def _seconds(_context: click.Context, _option: click.Parameter, value: str) -> int:
+    if not (match := re.fullmatch(r"(\d+):([0-5]\d):([0-5]\d)", value)):
+        raise InputError(f"--time {value}: write hours, minutes and seconds, as in 12:00:00")
+    hours, minutes, seconds = map(int, match.groups())
+    return 3600 * hours + 60 * minutes + seconds
+
+
+def _queue(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.,@:-]*", value):
+        raise InputError(f'--queue "{value}": not the name of a queue or partition')
+    return value
+
+
+@click.command()
+@config_argument
+@click.option("--scheduler", required=True, type=click.Choice(tuple(SCHEDULERS)), help="Whose script to write.")
+@click.option("--ranks", type=click.IntRange(min=1), help="At most so many. Default: one for each node of the network.")
+@click.option("--time", "seconds", default="1:00:00", callback=_seconds, metavar="H:MM:SS", help="Limit. Default: 1:00:00.")
+@click.option("--partition", "--queue", "queue", callback=_queue, help="Where to run. Default: the scheduler's own choice.")
+@output_option
+@set_option
+@click.option("--now", is_flag=True, help="Submit the script instead of printing it.")
+@debug_option
+def submit(
+    config: Path | None,
+    scheduler: str,
+    ranks: int | None,
+    seconds: int,
+    queue: str | None,
+    output: Path | None,
+    overrides: tuple[str, ...],
+    now: bool,
+) -> int:
+    """Print a batch script that runs CONFIG, each variant as a job of an array, and goes on after every time limit.
+
+    \b
+    dpadmm submit my.toml --scheduler slurm --time 4:00:00 > job.sbatch
+    dpadmm submit my.toml --scheduler slurm --ranks 20 --now
+    """
+    from dpadmm_mpi.cli.run import targets
+    from dpadmm_mpi.config.files import load
+    from dpadmm_mpi.networks import graphs
+
+    experiment = load(config or quickstart(), overrides)
+    targets(experiment, output)  # refuses one file for all
+    nodes = min(graphs.build(job.network, job.seed).nodes for job in experiment.configs)
+    arguments = [] if config is None else [f"./{config}" if str(config).startswith("-") else str(config)]
+    if output is not None:
+        arguments += ["-o", str(output)]
+    for override in overrides:
+        arguments += ["--set", override]
+    job = Job(
+        name=experiment.name,
+        arguments=tuple(arguments),
+        ranks=min(nodes, ranks or nodes),
+        seconds=seconds,
+        tasks=len(experiment.configs),
+        queue=queue,
+        # An environment of its own comes first; the system's folder is left where the site has put it.
+        programs=Path(sys.executable).parent if sys.prefix != sys.base_prefix else None,
+    )
+    text = script(scheduler, job)
+    print(hand_in(scheduler, text) if now else text, end="\n" if now else "")
+    return 0
+
+
+@click.command()
+@config_argument
+@output_option
+@set_option
+@debug_option
+def status(config: Path | None, output: Path | None, overrides: tuple[str, ...]) -> int:
+    """How far each configuration of CONFIG is: done, running, stopped, failed, missing.
+
+    It looks at the files only. "running": a process of this host is writing, or, on another host, the files have changed
+    within the last minute, or three rows' worth of time; "stopped": nothing of that, and not complete; "failed": it ended
+    with an error, which `dpadmm watch FILE` shows; "changed": it comes from another configuration than CONFIG has now.
+
+    \b
+    dpadmm status my.toml
+    """
+    from dpadmm_mpi.cli.run import targets
+    from dpadmm_mpi.config.files import load
+    from dpadmm_mpi.config.options import fingerprint
+    from dpadmm_mpi.reports.live import duration, look
+    from dpadmm_mpi.reports.tables import aligned
+
+    rows, states = [], []
+    for job, path in targets(load(config or quickstart(), overrides), output):
+        state, run, iteration, left = "missing", "-", "-", "-"
+        if path.exists():
+            try:
+                seen = look(path)
+                state = seen.state if seen.fingerprint == fingerprint(job) else "changed"
+                run = f"{seen.which} of {seen.runs}"
+                iteration = f"{max(seen.iteration, 0)} of {seen.iterations}"
+                left = duration(seen.left) if state == "running" else "-"
+            except InputError:
+                state = "unreadable"
+        states.append(state)
+        rows.append([job.name, state, run, iteration, left, str(path)])
+    print(aligned(["name", "status", "run", "iteration", "time left", "file"], rows, left=(0, 1, 5)))
+    counts = Counter(states)
+    print(", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]))
+    return 0
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--once", is_flag=True, help="Look once, do not wait.")
+@debug_option
+def watch(file: Path, once: bool) -> int:
+    """Follow the run that is writing FILE (or all in a folder), until it has ended. Ctrl-C ends the watching, not the run.
+
+    \b
+    dpadmm watch quickstart.h5
+    """
+    from dpadmm_mpi.reports.live import frame, look
+
+    def see(path: Path) -> tuple[str, bool]:
+        """What there is to say of a file, and whether there will be more."""
+        try:
+            seen = look(path)
+        except InputError as error:
+            if path == file:
+                raise
+            return str(error), False
+        return frame(seen), seen.state == "running"
+
+    height = 0
+    try:
+        while True:
+            paths = sorted(file.glob("*.h5")) if file.is_dir() else [file]
+            if not paths:
+                raise InputError(f"{file}: a folder without result files")
+            texts, running = zip(*map(see, paths), strict=True)
+            text = "\n".join(texts)
+            back = f"\033[{height}F\033[J" if height and sys.stdout.isatty() else ""
+            print(back + text, flush=True)
+            height = text.count("\n") + 1
+            if once or not any(running):
+                return 0
+            time.sleep(REFRESH)
+    except KeyboardInterrupt:
+        return 0

@@ -1,0 +1,50 @@
+"""What several commands share: options, arguments, and how an error is said."""
+
+import sys
+import traceback
+from pathlib import Path
+
+import click
+
+from dpadmm_mpi.errors import DpadmmError, InputError
+
+_debug = False
+
+
+def _set_debug(_context: click.Context, _option: click.Parameter, value: bool) -> None:
+    global _debug
+    _debug = _debug or value
+
+
+debug_option = click.option(
+    "--debug", is_flag=True, expose_value=False, callback=_set_debug, help="Show the traceback of an error."
+)
+set_option = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as in --set privacy.alpha=2."
+)
+only_option = click.option("--only", metavar="NAME", help="One variant of the file, by its name.")
+config_argument = click.argument("config", required=False, type=click.Path(path_type=Path))
+result_files = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+
+
+def speak(error: BaseException, who: str = "dpadmm") -> None:
+    if _debug:
+        traceback.print_exception(error)
+    if isinstance(error, DpadmmError):
+        text = str(error)
+    elif isinstance(error, KeyboardInterrupt):
+        text = "interrupted; what was recorded so far is in the file"
+    elif isinstance(error, MemoryError):
+        text = "out of memory; use fewer ranks on this machine, or fewer records"
+    else:
+        text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
+    print(f"{who}: {text}", file=sys.stderr, flush=True)
+
+
+def quickstart() -> Path:
+    """The packaged experiment; in a source tree, the one beside the package."""
+    here = Path(__file__).parents[1]
+    for folder in (here / "configs", here.parent / "configs"):
+        if (path := folder / "quickstart.toml").exists():
+            return path
+    raise InputError("the quickstart configuration is missing from this installation; install dpadmm-mpi again")

@@ -1,0 +1,133 @@
+"""`dpadmm show`, `plot`, `report` and `diff`: what result files say."""
+
+from pathlib import Path
+
+import click
+
+from dpadmm_mpi.cli.options import debug_option, result_files
+from dpadmm_mpi.errors import InputError
+
+
+@click.command()
+@result_files
+@click.option("--csv", "form", flag_value="csv", help="A line of comma-separated values for each file.")
+@click.option("--json", "form", flag_value="json", help='JSON; infinity is "inf", what is not there is null.')
+@click.option("--latex", "form", flag_value="latex", help="A LaTeX tabular (booktabs).")
+@debug_option
+def show(files: tuple[Path, ...], form: str | None) -> int:
+    """A table of the last recorded values in FILE... (or folders of them): loss, test error, privacy.
+
+    Over several runs the mean is given, with half the range (the largest less the smallest) behind the sign ±, and the
+    standard error of the mean in brackets.
+
+    \b
+    dpadmm show results/*.h5
+    dpadmm show results/ --csv > results.csv
+    """
+    from dpadmm_mpi.reports import exports
+    from dpadmm_mpi.reports.tables import results_table
+    from dpadmm_mpi.storage.result import last_row, load_all
+
+    results = load_all(files)
+    if form is not None:
+        print({"csv": exports.to_csv, "json": exports.to_json, "latex": exports.to_latex}[form](results))
+        return 0
+    print(results_table(results, errors=True))
+    if any(last_row(result)[1] > 1 for result in results):
+        print("mean ±half the range (standard error of the mean) over the runs")
+    for result in results:
+        for note in filter(None, str(result.attributes["/"].get("notes", "")).split("\n")):
+            print(f"note, {result.name}: {note}")
+    return 0
+
+
+@click.command()
+@result_files
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="PNG, SVG or PDF. Default: beside FILE, PNG.")
+@click.option("--kind", default="overview", metavar="KIND", help="What to draw. Default: overview.")
+@click.option("--account", metavar="NAME", help="One privacy account, as in --account epsilon. Default: all, or the first.")
+@click.option("--bars", is_flag=True, help="The range over the runs as bars, not as a band.")
+@debug_option
+def plot(files: tuple[Path, ...], output: Path | None, kind: str, account: str | None, bars: bool) -> int:
+    """Draw FILE... (or folders of them); several files are compared. The mean over the runs is a line, their range a band.
+
+    \b
+    Kinds:
+      overview        loss, test error and privacy over the iterations
+      loss, test-error, objective, objective-gap, consensus, optimum
+                      one of them; the last one is the distance to the optimum
+      privacy         the total privacy loss, all accounts
+      loss-privacy, error-privacy
+                      loss or test error against the privacy that was spent
+      tradeoff        loss and test error at the end against privacy, a point per file
+      nodes           how far the nodes are apart, loss and privacy of each
+      network         the network with each node's loss, or with --account its privacy
+
+    \b
+    dpadmm plot quickstart.h5
+    dpadmm plot fig5/*.h5 --kind loss-privacy --account epsilon -o fig5.svg
+    """
+    from dpadmm_mpi.plots import draw
+    from dpadmm_mpi.storage.result import load_all
+
+    target = output or _beside(files[0], ".png" if kind == "overview" else f"-{kind}.png")
+    draw(load_all(files), target, kind, account, bars)
+    print(f"written: {target}")
+    return 0
+
+
+@click.command()
+@result_files
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page. Default: FILE with .html.")
+@debug_option
+def report(files: tuple[Path, ...], output: Path | None) -> int:
+    """One page about FILE... (or folders of them) for a browser or a printer.
+
+    Curves, network, privacy, timing, environment and configuration, in one file that needs nothing else.
+
+    \b
+    dpadmm report quickstart.h5
+    dpadmm report fig5/*.h5 -o fig5.html
+    """
+    from dpadmm_mpi.reports.html import page
+    from dpadmm_mpi.storage.result import load_all
+
+    target = output or _beside(files[0], ".html")
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f'{target}: found the ending "{target.suffix}"; it must be .html')
+    text = page(load_all(files))
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror}") from None
+    print(f"written: {target}")
+    return 0
+
+
+def _beside(file: Path, ending: str) -> Path:
+    """A name for what is made of a file or folder."""
+    path = file.resolve() if file.name in ("", "..") else file
+    return path.with_name((path.name if path.is_dir() else path.stem) + ending)
+
+
+@click.command()
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@debug_option
+def diff(a: Path, b: Path) -> int:
+    """Compare two result files to the bit, all but /timing and the date: exit code 0 and "identical", or 1.
+
+    \b
+    dpadmm diff serial.h5 ranks.h5
+    """
+    from dpadmm_mpi.storage.compare import compare
+
+    differences = list(compare(a, b))
+    if not differences:
+        print("identical")
+        return 0
+    for line in differences[:10]:
+        print(line)
+    if len(differences) > 10:
+        print(f"... and {len(differences) - 10} more objects")
+    return 1

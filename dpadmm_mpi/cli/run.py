@@ -1,0 +1,176 @@
+"""`dpadmm run`: one configuration or many, on all ranks or on groups of them, from the beginning or from a checkpoint."""
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dpadmm_mpi.cli.options import config_argument, debug_option, only_option, quickstart, set_option, speak
+from dpadmm_mpi.engine.several import Job, Manner, run_all
+from dpadmm_mpi.errors import InputError
+
+if TYPE_CHECKING:
+    from dpadmm_mpi.config.files import Experiment
+    from dpadmm_mpi.storage.result import Result
+
+BUSY = 0.9  # share of their time that ranks have to do, from which nothing else need be advised
+AS_MANY_AS_THERE_ARE = 0  # groups of ranks, of --pack without a number
+
+
+def _walltime(_context: click.Context, _option: click.Parameter, text: str | None) -> float | None:
+    """Seconds from HH:MM:SS or MM:SS."""
+    if text is None:
+        return None
+    if not re.fullmatch(r"(\d+:)?\d+:\d\d", text):
+        raise click.BadParameter("write it as HH:MM:SS or MM:SS, as in 3:55:00")
+    seconds = 0
+    for part in text.split(":"):
+        seconds = 60 * seconds + int(part)
+    return float(seconds)
+
+
+@click.command()
+@config_argument
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The HDF5 file, or the folder of several variants.")
+@set_option
+@only_option
+@click.option("--index", type=click.IntRange(min=0), help="One variant by its number, from 0: for array jobs.")
+@click.option("--resume", is_flag=True, help="Go on from the last checkpoint; leave alone what is finished.")
+@click.option("--force", is_flag=True, help="Replace results that exist.")
+@click.option("--walltime", callback=_walltime, metavar="HH:MM:SS", help="Stop in time with a checkpoint, exit code 75.")
+@click.option(
+    "--pack",
+    type=click.IntRange(min=0),
+    is_flag=False,
+    flag_value=AS_MANY_AS_THERE_ARE,
+    metavar="[G]",
+    help="Run G variants at a time, each on a group of the ranks. Default: as many as ranks.",
+)
+@click.option("--selftest", is_flag=True, help="Only check that the ranks reach each other and hold the same things.")
+@click.option("--serial", is_flag=True, help="One process without MPI, whatever the launcher says.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, help="BLAS threads per rank. Default: 1.")
+@debug_option
+def run(
+    config: Path | None,
+    output: Path | None,
+    overrides: tuple[str, ...],
+    only: str | None,
+    index: int | None,
+    resume: bool,
+    force: bool,
+    walltime: float | None,
+    pack: int | None,
+    selftest: bool,
+    serial: bool,
+    threads: int,
+) -> int:
+    """Run CONFIG, a TOML file (or a result file, again); without CONFIG, the quickstart.
+
+    SIGTERM, SIGUSR1 and SIGINT stop it with a checkpoint and exit code 75; `--resume` goes on from there, or from the last
+    checkpoint of a killed run, on any number of ranks. A second SIGINT ends it at once. Of several configurations, one that
+    fails does not stop the others.
+
+    \b
+    dpadmm run configs/quickstart.toml -o demo.h5
+    mpiexec -n 5 dpadmm run configs/quickstart.toml --set privacy.alpha=2
+    mpiexec -n 5 dpadmm run my.toml --resume --walltime 3:55:00
+    """
+    from dpadmm_mpi.engine.stopping import Stopper
+    from dpadmm_mpi.parallel.collective import guard, on_root
+    from dpadmm_mpi.parallel.mpi import connect
+
+    if force and resume:
+        raise InputError("--force and --resume: one replaces what there is, the other goes on with it; choose one")
+    stopper = Stopper(walltime)
+    if not selftest:
+        stopper.install()
+    transport = connect(serial)
+    with guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")):
+        if selftest:
+            from dpadmm_mpi.engine.selftest import examine
+
+            examine(transport, config or quickstart(), overrides, only)
+            return 0
+        manner = Manner(force, resume, threads)
+        jobs = on_root(transport, lambda: _jobs(config or quickstart(), output, overrides, only, index, manner))
+        wanted = 1 if pack is None else pack or transport.size
+        if jobs:
+            groups = min(wanted, transport.size, len(jobs))
+            if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
+                click.echo(f"dpadmm: note: {advice}", err=True)
+            results, ended = run_all(jobs, groups, transport, manner, stopper, spare=pack is not None)
+            if results and transport.rank == 0:
+                _conclude(results)
+            if ended is not None:
+                raise ended
+    return 0
+
+
+def _jobs(
+    source: Path, output: Path | None, overrides: tuple[str, ...], only: str | None, index: int | None, manner: Manner
+) -> list[Job]:
+    """What is left to do; what cannot be done is found before any work is."""
+    from dpadmm_mpi.config.files import load
+    from dpadmm_mpi.methods.base import make_plan
+    from dpadmm_mpi.storage.atomic_file import refuse_existing
+    from dpadmm_mpi.storage.resume import is_finished
+
+    experiment = load(source, overrides, only)
+    jobs = targets(experiment, output, index)
+    if manner.resume:
+        finished = [job for job in jobs if is_finished(job.path, job.config)]
+        for job in finished:
+            print(f"finished before: {job.path}", flush=True)
+        jobs = [job for job in jobs if job not in finished]
+    for _, path in jobs:
+        if not manner.resume:
+            refuse_existing(path, manner.force)
+            if path.exists() and path.samefile(source):
+                raise InputError(f"-o {path}: this is the configuration itself; choose another place")
+    if len(jobs) > 1:  # a variant that cannot work is found before the first one runs
+        for config, _ in jobs:
+            try:
+                make_plan(config)
+            except InputError as error:
+                raise InputError(f'variant "{config.name}": {error}') from None
+    return jobs
+
+
+def targets(experiment: "Experiment", output: Path | None, index: int | None = None) -> list[Job]:
+    """The configurations, or one of them by its number, each with the file that it writes."""
+    from dpadmm_mpi.config.files import slug
+
+    configs = experiment.configs
+    one_file = output is not None and output.suffix in (".h5", ".hdf5")
+    if one_file and len(configs) > 1:
+        raise InputError(f"-o {output}: there are {len(configs)} configurations; name a folder, or choose one with --only")
+    if index is not None:
+        if index >= len(configs):
+            raise InputError(f"--index {index}: there are {len(configs)} configurations, numbered from 0 to {len(configs) - 1}")
+        configs = [configs[index]]
+    if experiment.collection and not one_file:
+        folder = output or Path(slug(experiment.name))
+        return [Job(config, folder / f"{slug(config.name)}.h5") for config in configs]
+    if output is None or output.is_dir():
+        return [Job(configs[0], (output or Path()) / f"{slug(configs[0].name)}.h5")]
+    return [Job(configs[0], output)]
+
+
+def advice_to_pack(jobs: list[Job], ranks: int) -> str | None:
+    """Where ranks with fewer nodes would wait for those with more, and there are enough variants to keep all busy."""
+    nodes = max(job.config.network.nodes or 0 for job in jobs)
+    most = -(-nodes // ranks)
+    if not 1 < ranks <= min(len(jobs), nodes) or nodes > BUSY * ranks * most:
+        return None
+    return f"some of the {ranks} ranks have {most} of {nodes} nodes, others fewer; with --pack, {ranks} variants go at a time"
+
+
+def _conclude(results: list["Result"]) -> None:
+    from dpadmm_mpi.reports.tables import results_table
+
+    print(results_table(results))
+    for result in results:
+        print(f"written: {result.source}")
+    sys.stdout.flush()

@@ -1,0 +1,60 @@
+"""Schedules of eta, theta and alpha: from what the configuration says to a value per data step and node.
+
+What can be written:
+    1.5                             the same for every node and step
+    { first = 1.0, ratio = 1.04 }   first * ratio**(k-1) in data step k = 1, 2, ...
+    [0.8, 1.0, 1.1, 0.9, 1.2]       one value per node, if there are as many as nodes; otherwise one per data step
+    [{ first = ... }, 2.0, [...]]   one of the above per node
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.config.options import Geometric
+from dpadmm_mpi.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+def expand(schedule: Any, steps: int, nodes: int, key: str) -> Array:
+    """Values of shape (steps, nodes); `key` names the schedule in errors. A missing `first` counts as 1."""
+    if not isinstance(schedule, list):
+        return np.repeat(_over_steps(schedule, steps, key)[:, None], nodes, axis=1)
+    numbers_only = all(isinstance(part, int | float) for part in schedule)
+    if numbers_only and len(schedule) == steps != nodes:
+        return np.repeat(np.asarray(schedule, dtype=np.float64)[:, None], nodes, axis=1)
+    if len(schedule) != nodes:
+        also = f" or one per data step ({steps})" if numbers_only else ""
+        raise InputError(f"{key}: found a list of {len(schedule)}; one entry per node ({nodes}){also} is needed")
+    return np.stack([_over_steps(part, steps, f"{key}[{i}]") for i, part in enumerate(schedule)], axis=1)
+
+
+def is_ambiguous(schedule: Any, steps: int, nodes: int) -> bool:
+    """A list of numbers with as many entries as nodes and as data steps."""
+    return isinstance(schedule, list) and len(schedule) == steps == nodes and all(isinstance(v, int | float) for v in schedule)
+
+
+def is_constant(values: Array) -> bool:
+    """Whether no node's value changes over the data steps."""
+    return bool(np.all(values == values[:1]))
+
+
+def is_common(values: Array) -> bool:
+    """Whether all nodes have the same value in every data step."""
+    return bool(np.all(values == values[:, :1]))
+
+
+def _over_steps(schedule: Any, steps: int, key: str) -> Array:
+    if isinstance(schedule, Geometric):
+        with np.errstate(over="ignore"):
+            values = (1.0 if schedule.first is None else schedule.first) * schedule.ratio ** np.arange(steps)
+        if not np.all(np.isfinite(values)) or not np.all(values > 0):
+            raise InputError(f"{key}: ratio = {schedule.ratio} leaves the range of numbers within {steps} data steps")
+        return np.asarray(values, dtype=np.float64)
+    if isinstance(schedule, list):
+        if len(schedule) != steps:
+            raise InputError(f"{key}: found a list of {len(schedule)} values; one per data step is needed, {steps}")
+        return np.asarray(schedule, dtype=np.float64)
+    return np.full(steps, float(schedule))

@@ -1,1 +1,0 @@
-"""From a configuration to a plan, one module per family of methods."""

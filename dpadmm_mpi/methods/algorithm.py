@@ -1,0 +1,66 @@
+"""What the engine asks of every algorithm: phases of work, one exchange of a named field, and receiving."""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.errors import RunError
+from dpadmm_mpi.problems.newton import TOLERANCE
+from dpadmm_mpi.rng import Purpose, generator
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Phase(NamedTuple):
+    """One exchange: the field of the state that leaves the places, and the channel of the graph that it goes along."""
+
+    field: str
+    channel: str
+
+
+class Algorithm(Protocol):
+    """The places of one rank, in some runs that go side by side. State goes in, state comes out: a named tuple of arrays.
+
+    Every field is (runs, places of this rank, width), but for `hub_fields`, which have a place where the hub is, and none
+    elsewhere. What is not in the state does not survive a restart.
+    """
+
+    released: tuple[str, ...]  # fields that travel between places; nothing else ever does
+    hub_fields: tuple[str, ...]
+
+    def initial(self, runs: range) -> Any: ...
+
+    def phases(self, t: int) -> tuple[Phase, ...]:
+        """The exchanges of iteration t; at t = 0 those that set up the first one."""
+        ...
+
+    def work(self, state: Any, t: int, runs: range, phase: int) -> Any:
+        """What the places do before the exchange of a phase; nothing at t = 0."""
+        ...
+
+    def receive(self, state: Any, t: int, runs: range, phase: int, incoming: Array) -> Any:
+        """The sum of what each place received, in ascending order of the senders, has come in."""
+        ...
+
+
+def starting_points(init: str, seed: int, runs: range, places: Ints, features: int) -> Array:
+    """(runs, places, features): zero, or standard normal whatever the records."""
+    points = np.zeros((len(runs), len(places), features))
+    if init == "random":
+        for r, run in enumerate(runs):
+            for k, place in enumerate(places):
+                generator(seed, Purpose.INIT, run, int(place)).standard_normal(out=points[r, k])
+    return points
+
+
+def refuse_inexact(residuals: Array, runs: range, nodes: Ints, t: int) -> None:
+    """Residuals are (runs, nodes). The privacy proofs are about the exact argmin (SPEC 8.5)."""
+    failed = np.argwhere(~(residuals <= TOLERANCE))
+    if len(failed):
+        r, k = failed[0]
+        raise RunError(
+            f"run {runs[r] + 1}, node {nodes[k]}, iteration {t}: the local solve stopped at a relative KKT residual of "
+            f"{residuals[r, k]:.1e}, above {TOLERANCE:.0e}; scale the features or raise problem.rho or algorithm.eta"
+        )

@@ -1,0 +1,133 @@
+"""The optimum of the curated family, min f(x) + g(A x), by an interior-point method that shares nothing with ADMM.
+
+lambda1 |z| is the smallest lambda1 s with s >= |z|. The logarithmic barrier mu ln(s^2 - z^2), with the best s put in, makes
+of it
+
+    phi(z) = lambda1 s - mu ln(s^2 - z^2),   s = (mu + r) / lambda1,   r = sqrt(mu^2 + lambda1^2 z^2)
+    phi'(z) = lambda1^2 z / (mu + r),   phi''(z) = lambda1^2 mu / (r (mu + r))
+
+which Newton's method minimises for mu that falls to 0. For every y with |y_k| <= lambda1, and near the centre for phi'(A x),
+
+    objective(x) - minimum <= lambda1 ||A x||_1 - y.A x + ||grad f(x) + A'y|| ||x - x*||
+
+Rank 0 drives.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.engine.node_queries import Nodes, Question
+from dpadmm_mpi.errors import RunError
+from dpadmm_mpi.methods.curated.algorithm import Settings
+from dpadmm_mpi.methods.measures import Optimum
+from dpadmm_mpi.parallel.mpi import Transport
+from dpadmm_mpi.problems.newton import TOLERANCE, Point, minimise
+from dpadmm_mpi.problems.objective import NodeProblem
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+GAP = 1e-10  # relative to the objective
+SHRINK = 0.1  # of the barrier's weight from one centre to the next
+CENTRES = 40
+
+
+def curated_optimum(
+    transport: Transport, problems: Sequence[NodeProblem], owner: Ints, sizes: Ints, settings: Settings
+) -> Optimum | None:
+    """x* and its objective on rank 0, None elsewhere."""
+    objective = _Penalised(transport, problems, owner, sizes, settings)
+    if transport.rank != 0:
+        objective.nodes.serve()
+        return None
+    point, gap = _solve(objective, settings)
+    objective.evaluate(np.zeros_like(point.f))
+    at_zero = objective.mean_loss
+    objective.evaluate(point.f)  # the one before may have been a trial of the line search
+    objective.nodes.stop()
+    value = objective.mean_loss + settings.penalty(settings.A(point.f))
+    if at_zero <= value:  # the centres come close to a kink, but not onto it
+        return Optimum(np.zeros_like(point.f), at_zero)
+    if not gap <= GAP * value:
+        raise RunError(
+            f"the optimum was found to a relative gap of {gap / value:.1e} only, above {GAP:.0e}; raise problem.lambda1, or "
+            "set record.optimum = false"
+        )
+    return Optimum(point.f, value)
+
+
+def _solve(objective: "_Penalised", s: Settings) -> tuple[Point, float]:
+    """The last centre and a bound on how far its objective is above the minimum."""
+    point = minimise(objective, np.zeros(s.features))
+    gap = objective.gap(point)
+    for _ in range(CENTRES if s.regulariser == "l1" else 0):
+        if gap <= GAP * point.value:
+            break
+        objective.mu *= SHRINK
+        point = minimise(objective, point.f)
+        gap = objective.gap(point)
+    return point, gap
+
+
+class _Penalised:
+    """f(x) + sum_k phi((A x)_k), or + lambda1 ||A x||^2 / 2, as an objective for Newton's method."""
+
+    def __init__(
+        self, transport: Transport, problems: Sequence[NodeProblem], owner: Ints, sizes: Ints, settings: Settings
+    ) -> None:
+        d = settings.features
+        self.sizes = sizes
+        self.settings = settings
+        self.mu = settings.lambda1 if settings.lambda1 > 0.0 else 1.0
+        self.mean_loss = np.nan  # at the point last evaluated
+        self._evaluation = Question(1 + d, _loss_and_gradient, moves=True)
+        self._hessian = Question(d * d, lambda problem, margins, _: problem.hessian(margins, 0.0).ravel())
+        self.nodes = Nodes(transport, problems, owner, (self._evaluation, self._hessian))
+
+    def evaluate(self, f: Array) -> Point:
+        s = self.settings
+        rows = self.nodes.ask(self._evaluation, f)
+        totals = rows.sum(axis=0) / s.records
+        self.mean_loss = float(totals[0])
+        value, slopes, curvatures = self._penalty(s.A(f))
+        parts = (totals[1:], s.A.transposed(slopes))
+        # Round-off in A x comes back multiplied with the curvatures, which grow as mu falls.
+        round_off = 1e-15 * s.A.norm**2 * float(curvatures.max()) * float(np.linalg.norm(f))
+        scale = max(sum(float(np.linalg.norm(part)) for part in parts), round_off / TOLERANCE, 1e-12)
+        return Point(f, self.mean_loss + value, parts[0] + parts[1], scale, self.mean_loss + abs(value), margins=np.zeros(0))
+
+    def direction(self, point: Point) -> Array:
+        d = len(point.f)
+        rows = self.nodes.ask(self._hessian, point.f)
+        H = (self.sizes @ rows).reshape(d, d) / self.settings.records
+        H += self.settings.A.gram(self._penalty(self.settings.A(point.f))[2])
+        H.flat[:: d + 1] += 1e-15 * H.diagonal().max()  # directions that neither the records nor A see
+        return np.asarray(np.linalg.solve(H, -point.gradient))
+
+    def gap(self, point: Point) -> float:
+        """Where ||x - x*|| is taken as 1 + 2 ||x||; y is from one more Newton step, which round-off in A x does not touch."""
+        s = self.settings
+        complementarity, residual = 0.0, point.gradient
+        if s.regulariser == "l1":
+            z = s.A(point.f)
+            _, slopes, curvatures = self._penalty(z)
+            y = np.clip(slopes + curvatures * s.A(self.direction(point)), -s.lambda1, s.lambda1)
+            complementarity, residual = s.penalty(z) - float(y @ z), residual + s.A.transposed(y - slopes)
+        return complementarity + float(np.linalg.norm(residual)) * (1.0 + 2.0 * float(np.linalg.norm(point.f)))
+
+    def _penalty(self, z: Array) -> tuple[float, Array, Array]:
+        """Value, first and second derivatives by z of the smooth penalty."""
+        lambda1, mu = self.settings.lambda1, self.mu
+        if self.settings.regulariser == "l2" or lambda1 == 0.0:
+            return 0.5 * lambda1 * float(z @ z), lambda1 * z, np.full_like(z, lambda1)
+        r = np.hypot(mu, lambda1 * z)
+        s = (mu + r) / lambda1
+        value = lambda1 * s - mu * np.log(2.0 * s * mu / lambda1)  # s^2 - z^2 = 2 s mu / lambda1
+        return float(value.sum()), lambda1**2 * z / (mu + r), lambda1**2 * mu / (r * (mu + r))
+
+
+def _loss_and_gradient(problem: NodeProblem, margins: Array, f: Array) -> Array:
+    """Their sums over the records."""
+    return np.append(np.sum(problem.loss.value(margins)), problem.signed.T @ problem.loss.first(margins))

@@ -1,0 +1,179 @@
+"""The exact privacy loss of recorded PS-ADMM runs against neighbouring data sets (SPEC 8.2).
+
+The account's adversary sees every noisy gradient of the inner steps. They are not in the file, but samples and noise have
+addresses: each inner loop is computed again from the x_i^k and z^k before it, and must end at the recorded x_i^{k+1}.
+Given what went before, the data part o of a noisy gradient is a mixture over the M records that may have been sampled,
+
+    p_D(o) = (1/M) sum_m N(o; c_m a_m + u, sigma^2 I),   c_m = L'(a_m.v^s) - L'(a_m.v~),   u = (1/M) sum_m L'(a_m.v~) a_m
+
+with a_m = y_m x_m, and the loss of a run is the sum of ln p_D(o) - ln p_D^(o) over all its inner steps.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.base import make_plan
+from dpadmm_mpi.methods.decentralised.audit import (
+    SIGNIFICANCE,
+    Audit,
+    distribution_findings,
+    nodes_to_audit,
+    records_to_replace,
+    repetition_findings,
+)
+from dpadmm_mpi.methods.star import accounts as theory
+from dpadmm_mpi.methods.star.algorithm import dual_step, samples
+from dpadmm_mpi.methods.star.plan import StarPlan
+from dpadmm_mpi.methods.star.svrg import Inner, inner_loop, iterates
+from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.rng import Purpose, generator
+from dpadmm_mpi.storage.result import Result, load
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+ACCOUNTS = {"epsilon_paper": "epsilon paper", "epsilon_sound": "epsilon sound"}
+AGAINST = "epsilon_sound"  # what the worst loss is shown as a share of
+REPLAY = 1e-8  # how well an inner loop that is computed again must fit the record, relative to its size
+
+
+def audit(path: Path, candidates: int = 20, node: int | None = None, record: int | None = None) -> Audit:
+    """Audit a file with a trajectory: one record of one provider, or `candidates` records of every one (or of `node`)."""
+    result = load(path)
+    if "trajectory" not in result:
+        raise InputError(f"{path}: holds no trajectory; run again with record.trajectory = true")
+    if not result.complete:
+        raise InputError(f"{path}: the run is not complete")
+    plan, dataset = make_plan(configfile.load(path).configs[0])
+    nodes = nodes_to_audit(plan, path, node, record)
+    candidates = min(candidates, int(plan.sizes[nodes].min()))
+    assert isinstance(plan, StarPlan)
+    inner = plan.settings.inner
+    assert inner is not None  # noise comes with inner steps
+    losses, noises, findings = [], [], []
+    for i in nodes:
+        shard = dataset.loader.shard(dataset.address(i))
+        X = shard.X if isinstance(shard.X, np.ndarray) else shard.X.toarray()
+        view = ProviderView(result, plan, inner, i, X * shard.y[:, None])
+        loss, noise, gap = view.losses(records_to_replace(view.rows, i, record, candidates))
+        losses.append(loss)
+        noises.append(noise)
+        if gap > REPLAY:
+            findings.append(f"the recorded x_{i} are not those of this configuration's own noise and samples: off by {gap:.1e}")
+    stacked = np.cumsum(np.stack(losses), axis=2)
+    findings += _noise_findings(np.concatenate(noises))
+    findings += distribution_findings(stacked[:, :, -1], lambda delta: theory.sound_epsilon(plan.releases, delta)[-1, nodes])
+    return Audit(result, nodes, stacked, np.arange(1, plan.config.iterations + 1), findings)
+
+
+@dataclass(frozen=True)
+class ProviderView:
+    """One provider's part of the record, and its records as signed rows y x."""
+
+    result: Result
+    plan: StarPlan
+    inner: Inner
+    node: int
+    rows: Array
+
+    def losses(self, chosen: Ints) -> tuple[Array, Array, float]:
+        """(losses of every run, iteration and neighbour; noise of every inner step over the claimed sigma; gap of the replay).
+
+        The neighbours: each chosen record with the opposite label, which for a margin loss is also the antipodal record with
+        its own label, as long as it is and at norm 1.
+        """
+        norms = np.maximum(np.linalg.norm(self.rows[chosen], axis=1), 1e-300)
+        replaced, factors = np.concatenate([chosen, chosen]), np.concatenate([-np.ones(len(chosen)), -1.0 / norms])
+        x, z = self.result["trajectory"][:, :, self.node], self.result["server_trajectory"]
+        problem = self.plan.problem(self.rows)
+        losses, noises, gap = np.empty((*x.shape[:2], len(replaced)))[:, 1:], [], 0.0
+        for run in range(len(x)):
+            dual = np.zeros(x.shape[2])
+            for t in range(1, x.shape[1]):
+                v, chosen_records, end = self._replay(problem, x[run, t - 1], dual, z[run, t - 1], run, t)
+                gap = max(gap, float(np.abs(end - x[run, t]).max()) / max(1.0, float(np.abs(end).max())))
+                # The data part of the noisy gradients, from the steps themselves.
+                o = (v[:-1] - v[1:]) / self.inner.eta - dual - self.inner.rho * (v[:-1] - z[run, t - 1])
+                sigma = float(self.result["privacy/noise_std"][t, self.node])
+                mixture = Mixture(problem, v[:-1], o, sigma)
+                losses[run, t - 1] = [mixture.loss(n, factor) for n, factor in zip(replaced, factors, strict=True)]
+                noises.append(mixture.noise(chosen_records) / sigma)
+                dual = dual_step(dual, x[run, t], z[run, t], self.inner.rho)
+        return losses, np.concatenate(noises), gap
+
+    def _replay(
+        self, problem: NodeProblem, start: Array, dual: Array, server: Array, run: int, t: int
+    ) -> tuple[Array, Ints, Array]:
+        """(v^0 .. v^S; m_s; x_i^{k+1}) of one iteration, from the same addresses as in the run."""
+        seed, inner = self.plan.settings.seed, self.inner
+        m = samples(seed, run, self.node, t, len(self.rows), inner.steps)
+
+        def noise() -> np.random.Generator:
+            return generator(seed, Purpose.INNER_NOISE, run, self.node, t)
+
+        path = [progress.v for progress in iterates(inner, problem, start, dual, server, m, noise(), block=1)]
+        return np.stack([start, *path]), m, inner_loop(inner, problem, start, dual, server, m, noise())
+
+
+class Mixture:
+    """What one inner loop released, and how likely it was; columns are inner steps, v[0] is v~."""
+
+    def __init__(self, problem: NodeProblem, v: Array, released: Array, sigma: float) -> None:
+        self.rows, self.first = problem.signed, problem.loss.first
+        self.margins = self.rows @ v.T  # (M, S)
+        self.slopes = self.first(self.margins)
+        self.change = self.slopes - self.slopes[:, :1]  # c_m
+        self.rest = released - self.rows.T @ self.slopes[:, 0] / len(self.rows)  # o - u
+        self.along = self.rows @ self.rest.T  # a_m.(o - u)
+        self.squares = np.sum(self.rows**2, axis=1)[:, None]
+        self.sigma = sigma
+        self.log_likelihood = self._log_sum(2.0 * self.change * self.along - self.change**2 * self.squares)
+
+    def noise(self, sampled: Ints) -> Array:
+        """(S, d), where these records were sampled."""
+        return self.rest - self.change[sampled, np.arange(len(sampled))][:, None] * self.rows[sampled]
+
+    def loss(self, n: int, factor: float) -> float:
+        """ln p_D - ln p_D^, summed over the steps, where D^ has factor * a_n in the place of a_n.
+
+        Everything that differs is a multiple of a_n: u moves by `shift` a_n. All exponents are without -||o - u||^2.
+        """
+        margins = factor * self.margins[n]
+        slopes = self.first(margins)
+        shift = (factor * slopes[0] - self.slopes[n, 0]) / len(self.rows)
+        change, squares, along = (
+            self.change.copy(),
+            self.squares.copy(),
+            self.along - shift * (self.rows @ self.rows[n])[:, None],
+        )
+        change[n], squares[n], along[n] = slopes - slopes[0], factor**2 * squares[n], factor * along[n]
+        moved = 2.0 * shift * self.along[n] - shift**2 * self.squares[n]
+        other = self._log_sum(moved + 2.0 * change * along - change**2 * squares)
+        return float(np.sum(self.log_likelihood - other))
+
+    def _log_sum(self, exponents: Array) -> Array:
+        """ln sum_m exp(. / (2 sigma^2)) for each step."""
+        scaled = exponents / (2.0 * self.sigma**2)
+        largest = scaled.max(axis=0)
+        return np.asarray(largest + np.log(np.exp(scaled - largest).sum(axis=0)))
+
+
+def _noise_findings(scaled: Array) -> list[str]:
+    """The noise is what the accounts assume: Gaussian of the claimed size, fresh in every step, provider and run."""
+    from scipy import stats
+
+    features = scaled.shape[1]
+    squares = np.sum(scaled**2, axis=1)
+    findings = []
+    p = stats.kstest(squares, stats.chi2(features).cdf).pvalue
+    if p < SIGNIFICANCE:
+        findings.append(
+            f"the noise is not Gaussian of the claimed size (p = {p:.1e}): its standard deviation is "
+            f"{np.sqrt(squares.mean() / features):.4g} times the claimed one"
+        )
+    return [*findings, *repetition_findings(scaled)]

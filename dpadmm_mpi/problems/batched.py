@@ -1,0 +1,165 @@
+"""Many small nodes at once: the damped Newton method of newton.py on stacks of shards.
+
+numpy works through a stack matrix by matrix, and sums along the last axis row by row: a node's numbers are the same
+whichever nodes are in the stack with it. Whether a node is small, and how its shard is padded, follows from its own shape.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.problems.newton import ARMIJO, ITERATIONS, ROUND_OFF, TOLERANCE, norms
+from dpadmm_mpi.problems.objective import SCALE_FLOOR, NodeProblem
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SMALL_WORK = 1 << 18  # multiplications of one Hessian, up to which a call of numpy costs more than the arithmetic
+SMALL_FEATURES = 64
+_ROWS = 8  # shards are padded with rows of zeros to a multiple of this
+_CHUNK = 1 << 16  # numbers of the stack that are worked on together: they stay in the processor's cache
+
+
+def is_small(signed: Any) -> bool:
+    B, d = signed.shape
+    return bool(d <= SMALL_FEATURES and B * d * d <= SMALL_WORK)
+
+
+def padded_rows(signed: Any) -> int:
+    return int(-(-signed.shape[0] // _ROWS) * _ROWS)
+
+
+class _Points(NamedTuple):
+    """The objectives of some nodes, each at its f; the fields of newton.Point, one row per node."""
+
+    f: Array
+    value: Array
+    gradient: Array
+    scale: Array
+    magnitude: Array
+    margins: Array
+
+    @property
+    def residual(self) -> Array:
+        residual = norms(self.gradient) / self.scale
+        return np.where(np.isfinite(residual) & np.isfinite(self.scale) & np.isfinite(self.value), residual, np.inf)
+
+    def at(self, rows: Ints) -> "_Points":
+        return _Points(*(field[rows] for field in self))
+
+    def put(self, rows: Ints, points: "_Points") -> None:
+        for field, values in zip(self, points, strict=True):
+            field[rows] = values
+
+
+class Batch:
+    """Small nodes with one padded shape and one loss. Their shards move into the stack; the problems keep views of it."""
+
+    def __init__(self, problems: Sequence[NodeProblem]) -> None:
+        first = problems[0]
+        self.loss = first.loss
+        self.signed = np.zeros((len(problems), padded_rows(first.signed), first.features))
+        self.weight = np.zeros(self.signed.shape[:2])  # C/B of a record, 0 of padding
+        for k, problem in enumerate(problems):
+            view = self.signed[k, : problem.signed.shape[0]]
+            view[...] = problem.signed if isinstance(problem.signed, np.ndarray) else problem.signed.toarray()
+            problem.signed = view
+            self.weight[k, : len(view)] = problem.weight
+        self.C = np.array([problem.C for problem in problems])
+        self.ridge = np.array([problem.ridge for problem in problems])
+
+    def _chunks(self) -> list[slice]:
+        nodes, B, d = self.signed.shape
+        size = max(1, _CHUNK // (B * d))
+        return [slice(first, min(first + size, nodes)) for first in range(0, nodes, size)]
+
+    def mean_losses(self, primals: Array) -> Array:
+        """(runs, nodes)"""
+        means = np.empty(primals.shape[:-1])
+        for chunk in self._chunks():
+            for run, f in enumerate(primals[:, chunk]):
+                values = self.loss.value(_times(self.signed[chunk], f))
+                means[run, chunk] = np.sum(self.weight[chunk] * values, axis=-1) / self.C[chunk]
+        return means
+
+    def argmins(self, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals."""
+        found, residuals = np.empty_like(start), np.empty(start.shape[:-1])
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in an infinite residual
+            for chunk in self._chunks():
+                for run in range(len(start)):
+                    points = self._minimise(chunk, linear[run, chunk], (self.ridge + quadratic)[chunk], start[run, chunk])
+                    found[run, chunk], residuals[run, chunk] = points.f, points.residual
+        return found, residuals
+
+    def _minimise(self, chunk: slice, linear: Array, ridge: Array, start: Array) -> _Points:
+        tilted = _Tilted(self, self.signed[chunk], self.weight[chunk], self.C[chunk], linear, ridge)
+        points = tilted.evaluate(start)
+        active = np.arange(len(start))
+        for _ in range(ITERATIONS):
+            residual = points.residual[active]
+            active = active[(residual > TOLERANCE) & (residual < np.inf)]
+            if not len(active):
+                break
+            active = _line_search(tilted.at(active), points, active)
+        return points
+
+
+class _Tilted(NamedTuple):
+    """The objectives of some nodes with their linear and quadratic terms; `ridge` holds both quadratic terms."""
+
+    batch: Batch
+    signed: Array
+    weight: Array
+    C: Array
+    linear: Array
+    ridge: Array
+
+    def at(self, rows: Ints) -> "_Tilted":
+        if len(rows) == len(self.C):
+            return self
+        return _Tilted(self.batch, *(field[rows] for field in self[1:]))
+
+    def evaluate(self, f: Array) -> _Points:
+        loss, ridge = self.batch.loss, self.ridge[:, None]
+        margins = _times(self.signed, f)
+        terms = (
+            np.sum(self.weight * loss.value(margins), axis=-1),
+            0.5 * self.ridge * np.vecdot(f, f),
+            np.vecdot(self.linear, f),
+        )
+        data = ((self.weight * loss.first(margins))[:, None, :] @ self.signed)[:, 0, :]
+        scale = np.maximum(norms(data) + norms(ridge * f) + norms(self.linear), SCALE_FLOOR * self.C)
+        value, magnitude = terms[0] + terms[1] + terms[2], np.abs(terms[0]) + np.abs(terms[1]) + np.abs(terms[2])
+        return _Points(f.copy(), value, data + ridge * f + self.linear, scale, magnitude, margins)
+
+    def directions(self, points: _Points) -> Array:
+        w = self.weight * self.batch.loss.second(points.margins)
+        H = self.signed.swapaxes(1, 2) @ (w[:, :, None] * self.signed)
+        diagonal = np.arange(H.shape[1])
+        H[:, diagonal, diagonal] += self.ridge[:, None]
+        return np.asarray(np.linalg.solve(H, -points.gradient[:, :, None])[:, :, 0])
+
+
+def _line_search(tilted: _Tilted, points: _Points, active: Ints) -> Ints:
+    """One Newton step of the active nodes, each halved until the value falls; the nodes that moved."""
+    here = points.at(active)
+    directions = tilted.directions(here)
+    slope = np.vecdot(here.gradient, directions)
+    moved = np.zeros(len(active), dtype=bool)
+    length = 1.0
+    while length > 1e-12 and not moved.all():
+        rows = np.flatnonzero(~moved)
+        trial = tilted.at(rows).evaluate(here.f[rows] + length * directions[rows])
+        bound = here.value[rows] + ARMIJO * length * slope[rows] + ROUND_OFF * here.magnitude[rows]
+        lower = trial.value <= bound
+        points.put(active[rows[lower]], trial.at(np.flatnonzero(lower)))
+        moved[rows[lower]] = True
+        length /= 2.0
+    return active[moved]
+
+
+def _times(signed: Array, f: Array) -> Array:
+    return np.asarray((signed @ f[:, :, None])[:, :, 0])

@@ -1,0 +1,157 @@
+"""The nodes of one rank: which way each node's records are stored and its argmin is found, by its own shape alone.
+
+Small nodes are solved in batches, nodes with many records with a kept factorisation, the others by the damped Newton method.
+The runs of a configuration share all of it: arrays are (runs, nodes, ...). A result is a function of the node's records and of
+the arguments of all runs, on every layout and after every restart.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.problems import quasi_newton as quasinewton
+from dpadmm_mpi.problems.batched import Batch, is_small, padded_rows
+from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.problems.side_by_side import margins_at
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+KEPT_FEATURES = 512  # up to which a node keeps a d x d factorisation, if it has more records than features
+TOGETHER = 1 << 20  # numbers of nodes that are solved together: they stay in the cache from one pass to the next
+VECTORS = 16  # numbers beside its own that a solve has for every record, roughly
+SPARSE_SIZE = 1 << 17  # numbers in a dense shard from which its zeros are worth leaving out
+SPARSE_SHARE = 0.25  # of non-zeros, up to which the sparse storage is smaller and faster
+
+
+class Problems(Sequence[NodeProblem]):
+    """The problems of a rank's nodes."""
+
+    def __init__(self, problems: Iterable[NodeProblem]) -> None:
+        self._problems = list(problems)
+        self._C = np.array([problem.C for problem in self._problems])
+        self._ridge = np.array([problem.ridge for problem in self._problems])
+        self._references: dict[int, quasinewton.Reference] = {}
+        # Points and their margins, by the first node of those that were solved together, for whoever asks next.
+        self._solved: dict[int, tuple[Array, Array]] = {}  # by a solve, step upon step: to be measured
+        self._measured: dict[int, tuple[Array, Array]] = {}  # from the points: to begin a solve as if they were not known
+        small: dict[Any, list[int]] = {}
+        alike: dict[Any, list[int]] = {}
+        self._damped: list[int] = []
+        for k, problem in enumerate(self._problems):
+            shape = problem.features, problem.loss
+            if is_small(problem.signed):
+                small.setdefault((padded_rows(problem.signed), *shape), []).append(k)
+                continue
+            problem.signed = without_zeros(problem.signed)
+            if problem.features > min(problem.records, KEPT_FEATURES):
+                self._damped.append(k)
+            else:
+                alike.setdefault((problem.records, *shape) if problem.stays_in_cache else k, []).append(k)
+        self._batches = [(np.array(nodes), Batch([self._problems[k] for k in nodes])) for nodes in small.values()]
+        self._kept = [some for nodes in alike.values() for some in self._together(nodes)]
+
+    def _together(self, nodes: list[int]) -> list[list[int]]:
+        largest = max(self._problems[k].numbers + VECTORS * self._problems[k].records for k in nodes)
+        count = max(1, TOGETHER // largest)
+        return [nodes[first : first + count] for first in range(0, len(nodes), count)]
+
+    def _solves(self, runs: int) -> Iterator[tuple[list[int], Any]]:
+        """What goes side by side, as nodes and as index of (runs, nodes, ...): several nodes in the only run, or one in all."""
+        for nodes in self._kept:
+            if runs == 1:
+                yield nodes, np.s_[0, nodes]
+            else:
+                yield from (([k], np.s_[:, k]) for k in nodes)
+
+    @overload
+    def __getitem__(self, index: int) -> NodeProblem: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[NodeProblem]: ...
+
+    def __getitem__(self, index: int | slice) -> NodeProblem | Sequence[NodeProblem]:
+        return self._problems[index]
+
+    def __len__(self) -> int:
+        return len(self._problems)
+
+    def __iter__(self) -> Iterator[NodeProblem]:
+        return iter(self._problems)
+
+    def mean_losses(self, primals: Array) -> Array:
+        """The mean loss of every node at its own point in every run; points are (runs, nodes, d)."""
+        means = np.empty(primals.shape[:-1])
+        for nodes, batch in self._batches:
+            means[:, nodes] = batch.mean_losses(primals[:, nodes])
+        for k in self._damped:
+            means[:, k] = self._problems[k].mean_losses(primals[:, k])
+        for some, rows in self._solves(len(primals)):
+            means[rows] = self._mean_losses(some, primals[rows])
+        return means
+
+    def _mean_losses(self, nodes: list[int], points: Array) -> Array:
+        """At the margins of the solve where it ended at the points: each node in the only run, or one in all of them."""
+        problems, solved = [self._problems[k] for k in nodes], self._solved.get(nodes[0])
+        known = _are_known(points, solved)
+        if len(nodes) == 1:
+            known[:] = known.all()
+        margins = None if solved is None else solved[1]
+        if margins is None or not known.all():
+            fresh = margins_at(problems, points)
+            if problems[0].stays_in_cache:  # otherwise the start of a solve fetches the records anyway
+                self._measured[nodes[0]] = points.copy(), fresh
+            margins = np.where(known[:, None], margins, fresh) if margins is not None and known.any() else fresh
+        return np.asarray(np.mean(problems[0].loss.value(margins), axis=-1))
+
+    def forget_solutions(self) -> None:
+        """What is measured after this does not depend on whether it happens to be where the last solves ended."""
+        self._solved.clear()
+
+    def values_from(self, mean_losses: Array, primals: Array) -> Array:
+        """O_i of every node at its own point in every run, where the mean losses there are known already."""
+        return np.asarray(self._C * mean_losses + 0.5 * self._ridge * np.sum(primals * primals, axis=-1))
+
+    def argmins(self, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals."""
+        found, residuals = np.empty_like(start), np.empty(start.shape[:-1])
+        for nodes, batch in self._batches:
+            found[:, nodes], residuals[:, nodes] = batch.argmins(linear[:, nodes], quadratic[nodes], start[:, nodes])
+        for k in self._damped:
+            points = [
+                self._problems[k].argmin(l, float(quadratic[k]), s) for l, s in zip(linear[:, k], start[:, k], strict=True)
+            ]
+            found[:, k], residuals[:, k] = [point.f for point in points], [point.residual for point in points]
+        for some, rows in self._solves(len(start)):
+            found[rows], residuals[rows] = self._argmins(some, linear[rows], quadratic[some], start[rows])
+        return found, residuals
+
+    def _argmins(self, nodes: list[int], linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
+        problems = [self._problems[k] for k in nodes]
+        if nodes[-1] not in self._references:
+            self._references |= zip(nodes, quasinewton.references(problems), strict=True)
+        measured = self._measured.pop(nodes[0], None)
+        margins = measured[1] if measured is not None and _are_known(start, measured).all() else None
+        found = quasinewton.argmin(problems, [self._references[k] for k in nodes], linear, quadratic, start, margins)
+        self._solved[nodes[0]] = found.f, found.margins
+        return found.f, found.residual
+
+
+def _are_known(points: Array, points_and_margins: tuple[Array, Array] | None) -> NDArray[np.bool_]:
+    """Row by row."""
+    if points_and_margins is None or points_and_margins[0].shape != points.shape:
+        return np.zeros(len(points), dtype=bool)
+    return np.asarray((points_and_margins[0] == points).all(axis=1))
+
+
+def without_zeros(signed: Any) -> Any:
+    """The rows as scipy CSR where that is smaller and faster, otherwise as they are."""
+    if not isinstance(signed, np.ndarray) or signed.size < SPARSE_SIZE:
+        return signed
+    if np.count_nonzero(signed) > SPARSE_SHARE * signed.size:
+        return signed
+    from scipy import sparse  # a start-up time that small shards do not pay
+
+    return sparse.csr_matrix(signed)

@@ -1,0 +1,239 @@
+"""One node's objective O_i (SPEC 1) and the exact argmin of it plus a linear and a quadratic term."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.problems.losses import Loss
+from dpadmm_mpi.problems.newton import Point, conjugate_gradients, minimise
+
+Array = NDArray[np.float64]
+
+DENSE_HESSIAN = 2000  # features up to which a d x d Hessian is formed and factorised
+IN_CACHE = 1 << 19  # numbers of a shard, up to which it stays in the processor's cache from one pass to the next
+BLOCK = 1 << 17  # numbers of a larger one, that both passes of a step are over before the next ones are fetched
+FEW = 3  # vectors that are multiplied with the records faster one by one than together
+LONG = 64  # features from which numpy fetches a record in one go, and three times as fast as BLAS fetches several
+HESSIAN_ROWS = 1024  # weighted at a time: the copy stays in the processor's cache, and a shard is in memory once
+
+# Round-off in a mean over records weighted with C: a gradient whose terms are all below this share of C is noise.
+SCALE_FLOOR = 1e-5
+
+
+class Step(NamedTuple):
+    """Where margins come to along some directions."""
+
+    change: Array  # what a whole step adds to the margins
+    margins: Array  # after it
+    sums: Array  # sum_n L'_n y_n x_n there
+
+
+class NodeProblem:
+    """O_i(f) = (C/B_i) sum_n L(y_n f.x_n) + (rho/N) ||f||^2 / 2"""
+
+    def __init__(self, signed: Any, loss: Loss, C: float, ridge: float) -> None:
+        self.signed = signed
+        self.loss = loss
+        self.C = C
+        self.weight = C / signed.shape[0]  # of one record
+        self.ridge = ridge  # rho/N
+
+    @property
+    def signed(self) -> Any:
+        """The rows y_n x_n, dense or CSR."""
+        return self._signed
+
+    @signed.setter
+    def signed(self, rows: Any) -> None:
+        self._signed = rows
+        self._blocks = _blocks(rows)
+
+    @property
+    def stays_in_cache(self) -> bool:
+        return len(self._blocks) == 1
+
+    @property
+    def transposed(self) -> Any:
+        """Of `signed`, if it stays in the cache."""
+        return self._blocks[0].transposed
+
+    @property
+    def records(self) -> int:
+        return int(self.signed.shape[0])
+
+    @property
+    def features(self) -> int:
+        return int(self.signed.shape[1])
+
+    @property
+    def numbers(self) -> int:
+        """That are stored."""
+        return _numbers(self.signed)
+
+    def margins(self, f: Array) -> Array:
+        """y_n f.x_n of all records, one row for each row of f."""
+        return _joined([block.margins(f) for block in self._blocks])
+
+    def zero_margins(self, count: int) -> Array:
+        """Those of `count` rows of zeros."""
+        B = self.signed.shape[0]
+        # Laid out in memory as the products with the records are.
+        return np.zeros((count, B)) if isinstance(self.signed, np.ndarray) or count <= FEW else np.zeros((B, count)).T
+
+    def weighted_sums(self, weights: Array) -> Array:
+        """sum_n weight_n y_n x_n, one row for each row of weights."""
+        return np.asarray(sum(block.weighted_sums(weights[:, block.part]) for block in self._blocks))
+
+    def step(self, margins: Array, directions: Array) -> Step:
+        """A whole step along every row of `directions`; the records come from the memory once, not twice."""
+        changes, after, sums = list[Array](), list[Array](), np.zeros_like(directions)
+        for block in self._blocks:
+            changes.append(block.margins(directions))
+            after.append(margins[:, block.part] + changes[-1])
+            sums += block.weighted_sums(self.loss.first(after[-1]))
+        return Step(_joined(changes), _joined(after), sums)
+
+    def at(self, f: Array) -> Step:
+        """A step from zero to every row of f."""
+        return self.step(self.zero_margins(len(f)), f)
+
+    def mean_losses(self, f: Array) -> Array:
+        """The mean loss at every row of f."""
+        return np.asarray(np.mean(self.loss.value(self.margins(f)), axis=-1))
+
+    def value(self, f: Array) -> float:
+        return self.C * float(self.mean_losses(f[None])[0]) + 0.5 * self.ridge * float(f @ f)
+
+    def data_gradient(self, margins: Array) -> Array:
+        return self.weight * self.weighted_sums(self.loss.first(margins)[None])[0]
+
+    def hessian(self, margins: Array, ridge: float) -> Array:
+        """(C/B) sum_n L''_n x_n x_n' + ridge I, dense."""
+        w = self.weight * self.loss.second(margins)
+        if isinstance(self.signed, np.ndarray):
+            H = np.zeros((self.features, self.features))
+            for first in range(0, len(w), HESSIAN_ROWS):
+                rows = slice(first, first + HESSIAN_ROWS)
+                weighted = np.sqrt(w[rows, None]) * self.signed[rows]
+                H += weighted.T @ weighted  # numpy sees that it is symmetric, and does half of it
+        else:
+            weighted = self.signed.copy()
+            weighted.data *= np.repeat(w, np.diff(weighted.indptr))
+            H = (self.signed.T @ weighted).toarray()
+        H.flat[:: len(H) + 1] += ridge
+        return np.asarray(H)
+
+    def hessian_product(self, margins: Array, v: Array, ridge: float) -> Array:
+        w = self.weight * self.loss.second(margins)
+        return self.weighted_sums(w * self.margins(v[None]))[0] + ridge * v
+
+    def hessian_diagonal(self, margins: Array, ridge: float) -> Array:
+        w = self.weight * self.loss.second(margins)
+        if isinstance(self.signed, np.ndarray):
+            return np.einsum("ni,ni,n->i", self.signed, self.signed, w) + ridge
+        return np.asarray(self.signed.multiply(self.signed).T @ w + ridge)
+
+    def curvature_bounds(self) -> Array:
+        """What no diagonal of the data's Hessian exceeds: (C/B) c1 sum_n x_n^2."""
+        squares = self.signed**2 if isinstance(self.signed, np.ndarray) else self.signed.multiply(self.signed)
+        return np.asarray(self.weight * self.loss.c1 * squares.sum(axis=0), dtype=np.float64).ravel()
+
+    def argmin(self, linear: Array, quadratic: float, start: Array) -> Point:
+        """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2"""
+        return minimise(Tilted(self, linear, self.ridge + quadratic), start)
+
+
+@dataclass(frozen=True)
+class Tilted:
+    """O_i plus linear and quadratic terms, as the Newton iteration sees it; `ridge` holds both quadratic terms."""
+
+    problem: NodeProblem
+    linear: Array
+    ridge: float
+
+    def evaluate(self, f: Array) -> Point:
+        problem = self.problem
+        margins = problem.margins(f[None])[0]
+        terms = (
+            problem.weight * float(np.sum(problem.loss.value(margins))),
+            0.5 * self.ridge * float(f @ f),
+            float(self.linear @ f),
+        )
+        parts = (problem.data_gradient(margins), self.ridge * f, self.linear)
+        return Point(
+            f=f,
+            value=sum(terms),
+            gradient=parts[0] + parts[1] + parts[2],
+            scale=max(sum(float(np.linalg.norm(part)) for part in parts), SCALE_FLOOR * problem.C),
+            magnitude=sum(map(abs, terms)),
+            margins=margins,
+        )
+
+    def direction(self, point: Point) -> Array:
+        problem, margins = self.problem, point.margins
+        if problem.features <= DENSE_HESSIAN:
+            return np.asarray(np.linalg.solve(problem.hessian(margins, self.ridge), -point.gradient), dtype=np.float64)
+        return conjugate_gradients(
+            lambda v: problem.hessian_product(margins, v, self.ridge),
+            problem.hessian_diagonal(margins, self.ridge),
+            point,
+        )
+
+
+class _Block(NamedTuple):
+    """Some of a node's records: views, not copies."""
+
+    part: slice
+    rows: Any
+    transposed: Any  # scipy takes longer to transpose than numpy for a small product
+    fetch: bool  # dense, and not in the cache
+
+    def margins(self, f: Array) -> Array:
+        dense = isinstance(self.rows, np.ndarray)
+        if self.fetch:
+            first = np.vecdot(self.rows, f[0])[None]
+            return first if len(f) == 1 else np.concatenate([first, f[1:] @ self.transposed])
+        if len(f) <= FEW:
+            return _one_by_one(self.rows, f)
+        return f @ self.transposed if dense else np.asarray((self.rows @ f.T).T)
+
+    def weighted_sums(self, weights: Array) -> Array:
+        if len(weights) <= FEW:
+            return _one_by_one(self.transposed, weights)
+        return weights @ self.rows if isinstance(self.rows, np.ndarray) else np.asarray((self.transposed @ weights.T).T)
+
+
+def _joined(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+def _one_by_one(matrix: Any, vectors: Array) -> Array:
+    if len(vectors) == 1:
+        return np.asarray((matrix @ vectors[0])[None])
+    return np.stack([matrix @ vector for vector in vectors])
+
+
+def _numbers(rows: Any) -> int:
+    return int(rows.size if isinstance(rows, np.ndarray) else rows.nnz)
+
+
+def _blocks(rows: Any) -> list[_Block]:
+    B, d = rows.shape
+    dense, numbers = isinstance(rows, np.ndarray), _numbers(rows)
+    if numbers <= IN_CACHE:
+        return [_Block(slice(0, B), rows, rows.T, fetch=False)]
+    count = max(1, B * BLOCK // numbers)
+    blocks = []
+    for first in range(0, B, count):
+        part = slice(first, min(first + count, B))
+        some = rows[part] if dense else _csr_rows(rows, part)
+        blocks.append(_Block(part, some, some.T, fetch=dense and d >= LONG))
+    return blocks
+
+
+def _csr_rows(rows: Any, part: slice) -> Any:
+    entries = slice(rows.indptr[part.start], rows.indptr[part.stop])
+    content = (rows.data[entries], rows.indices[entries], rows.indptr[part.start : part.stop + 1] - entries.start)
+    return type(rows)(content, shape=(part.stop - part.start, rows.shape[1]))

@@ -1,0 +1,254 @@
+"""The exact argmin at a node with many records, in a dozen passes over them and without a Hessian of its own.
+
+A node keeps one factorised Hessian, that of O_i near its own minimum: a function of its records alone, so that a solve
+depends on its arguments and on nothing that went before, on every layout and after every restart. Q diag(lambda) Q' makes any
+quadratic term free: (H + mu I)^-1 g takes two products with Q. BFGS pairs correct for the distance between the two points.
+
+Solves go side by side, one in each row: several runs of one node, or one run of several nodes (sidebyside.py).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.problems.newton import TOLERANCE, minimise
+from dpadmm_mpi.problems.objective import NodeProblem, Tilted
+from dpadmm_mpi.problems.side_by_side import Objectives, Points
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Product = Callable[[Array, Ints], Array]  # of the inverse Hessians of some solves with one vector each
+
+EVALUATIONS = 60  # more than this, and the damped Newton method takes over
+HESSIAN_COST = 40  # evaluations that a Hessian at the current point costs, roughly, and about what is left after it
+_ROUGH_EVALUATIONS = 6  # a Hessian near the minimum is as good as one at it
+_LOOK_BACK = 4  # steps over which the rate of convergence is measured
+_FLAT = 0.5  # a step along a direction is long enough when the slope has fallen to this share: BFGS asks for no more
+_TRIALS = 30
+_CROWDED = 0.7  # share of a node's solves under way, up to which those at their end leave
+
+
+class Solutions(NamedTuple):
+    """Where the solves ended."""
+
+    f: Array  # (solves, d)
+    residual: Array  # (solves,): the gradients relative to their terms
+    margins: Array  # (solves, B)
+
+
+class Reference(NamedTuple):
+    """The Hessian of O_i's mean loss near O_i's minimum, Q diag(curvatures) Q'."""
+
+    Q: Array
+    curvatures: Array
+
+
+def references(problems: Sequence[NodeProblem]) -> list[Reference]:
+    """The Hessians at the ends of short descents from zero, which start with the diagonals there."""
+    zero = np.zeros((len(problems), problems[0].features))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        diagonals = np.stack([_diagonal(problem) for problem in problems])
+        objectives = Objectives(problems, zero, np.array([problem.ridge for problem in problems]))
+        near = _descend(objectives, lambda g, here: g / diagonals[here], zero, roughly=True)
+        kept = []
+        for k, problem in enumerate(problems):
+            margins = near.margins[k] if near.residual[k] < np.inf else problem.zero_margins(1)[0]
+            curvatures, Q = np.linalg.eigh(problem.hessian(margins, 0.0))
+            kept.append(Reference(Q, np.maximum(curvatures, 0.0)))
+    return kept
+
+
+def _diagonal(problem: NodeProblem) -> Array:
+    """Of the Hessian of O_i at zero."""
+    diagonal = problem.hessian_diagonal(problem.zero_margins(1)[0], problem.ridge)
+    if diagonal.all():
+        return diagonal
+    # Without a ridge: a column of zeros, which nothing moves, or a loss that is straight at zero.
+    steepest = problem.curvature_bounds() + problem.ridge
+    return np.where(steepest > 0.0, steepest, 1.0)
+
+
+def _kept_inverse(kept: Sequence[Reference], ridge: Array, rows: int) -> Product:
+    """For one node in all rows, or another one in each."""
+    scales = 1.0 / (np.stack([reference.curvatures for reference in kept]) + ridge[:, None])
+
+    def of_one(g: Array, here: Ints) -> Array:
+        return np.asarray(((g @ kept[0].Q) * scales) @ kept[0].Q.T)
+
+    def of_each(g: Array, here: Ints) -> Array:
+        Qs, product = [kept[k].Q for k in here.tolist()], np.empty_like(g)
+        for k, Q in enumerate(Qs):
+            product[k] = g[k] @ Q
+        product *= scales[here]
+        for k, Q in enumerate(Qs):
+            product[k] = Q @ product[k]
+        return product
+
+    return of_each if len(kept) == rows else of_one
+
+
+def argmin(
+    problems: Sequence[NodeProblem],
+    kept: Sequence[Reference],
+    linear: Array,
+    quadratic: Array,
+    start: Array,
+    margins: Array | None = None,
+) -> Solutions:
+    """argmin_f O_i(f) + linear.f + (quadratic_i/2) ||f||^2 for every row of `linear`, from that row of `start`.
+
+    One node (problem, reference, quadratic term) for all rows, or one for each. `margins`: of `start`, where they are known.
+    """
+    ridge = np.array([problem.ridge for problem in problems]) + quadratic
+    # Overflow ends in the damped method, and there in a residual; a solve at its end may have a residual of 0.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        found = _descend(Objectives(problems, linear, ridge), _kept_inverse(kept, ridge, len(start)), start, margins)
+    for k in np.flatnonzero(~(found.residual <= TOLERANCE)).tolist():
+        node = k if len(problems) > 1 else 0
+        objective = Tilted(problems[node], linear[k], float(ridge[node]))
+        point = minimise(objective, found.f[k] if found.residual[k] < np.inf else start[k])
+        found.f[k], found.residual[k], found.margins[k] = point.f, point.residual, point.margins
+    return found
+
+
+def _descend(
+    objectives: Objectives, inverse: Product, start: Array, margins: Array | None = None, roughly: bool = False
+) -> Solutions:
+    """BFGS from inverse Hessians; where it pays, and a rough solution will not do, one at the current point replaces them.
+
+    A solve that has come to its end leaves. Runs of one node, which others pay little for, stay until enough of them can leave.
+    """
+    found: Solutions | None = None
+    here = np.arange(len(start))  # the solves that have not left
+    now = objectives.start(start.copy(), margins)
+    hessian = _Inverse(inverse, start.shape)
+    history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian
+    before, direction = now, np.zeros_like(start)
+    for _ in range(_ROUGH_EVALUATIONS if roughly else EVALUATIONS):
+        under_way = now.residual > TOLERANCE  # neither found nor no longer a number
+        left = np.count_nonzero(under_way)
+        if not left:
+            break
+        ascent = hessian.times(now.gradient)
+        if history:
+            ascent = hessian.learn(now.f - before.f, now.gradient - before.gradient, ascent + direction, now.gradient, ascent)
+        history.append(now.residual)
+        if left < len(here) and (objectives.of_several_nodes or left <= _CROWDED * len(here)):
+            found = _put(found, here, now)
+            stay = np.flatnonzero(under_way)
+            here, under_way, now, ascent = here[stay], under_way[stay], now.at(stay), ascent[stay]
+            history = [residuals[stay] for residuals in history]
+            objectives = objectives.of(stay)
+            hessian.keep(stay)
+        if not roughly and len(history) > _LOOK_BACK:
+            for k in np.flatnonzero(under_way & _are_slow(history)).tolist():
+                ascent[k] = hessian.replace(k, objectives.hessian(k, now.margins[k])) @ now.gradient[k]
+                for residuals in history[:-1]:
+                    residuals[k] = np.nan
+        direction = -ascent
+        direction[~under_way] = 0.0
+        before, now = now, _search(objectives, now, direction)
+    return _put(found, here, now)
+
+
+def _put(found: Solutions | None, here: Ints, now: Points) -> Solutions:
+    """The solves that are here have come so far."""
+    if found is None:  # all of them
+        return Solutions(now.f, now.residual, now.margins)
+    for all_, some in zip(found, (now.f, now.residual, now.margins), strict=True):
+        all_[here] = some
+    return found
+
+
+class _Inverse:
+    """The inverse Hessians H of the solves: a first one, corrected by every pair (s, y) of step and change of the gradient.
+
+    BFGS, in its symmetric form: with u = H y before the correction, H becomes H - (p z' + z p'), where
+        p = s / sqrt(s.y),  z = u / sqrt(s.y) - (1 + y.u / s.y) p / 2.
+    """
+
+    def __init__(self, first: Product, shape: tuple[int, ...]) -> None:
+        solves, d = shape
+        self._first, self._here = first, np.arange(solves)
+        self._own: dict[int, Array] = {}  # of the solves that have taken a Hessian of their own
+        self._pairs = np.empty((solves, 2 * EVALUATIONS, d))  # p, z, p, z, ...; zeros: no correction
+        self._count = 0
+
+    def times(self, v: Array) -> Array:
+        product = self._first(v, self._here)
+        for k, H in self._own.items():
+            product[k] = H @ v[k]
+        return product - _corrections(self._pairs[:, : self._count], v) if self._count else product
+
+    def learn(self, s: Array, y: Array, u: Array, v: Array, product: Array) -> Array:
+        """One more pair, with u = H y; what H v then is, from the product before."""
+        sy = np.vecdot(s, y)
+        weight = np.where(sy > 0.0, 1.0 / sy, 0.0)  # 0: round-off, or the solve has come to its end
+        new = self._pairs[:, self._count : self._count + 2]
+        root = np.sqrt(weight)[:, None]
+        new[:, 0] = root * s
+        new[:, 1] = root * u - (0.5 * (1.0 + weight * np.vecdot(y, u)))[:, None] * new[:, 0]
+        self._count += 2
+        return product - _corrections(new, v)
+
+    def replace(self, k: int, H: Array) -> Array:
+        """Begin again with the inverse of this Hessian of solve k."""
+        self._own[k] = np.asarray(np.linalg.inv(H), dtype=np.float64)
+        self._pairs[k] = 0.0
+        return self._own[k]
+
+    def keep(self, which: Ints) -> None:
+        """Of these solves alone."""
+        pairs = np.empty((len(which), *self._pairs.shape[1:]))
+        pairs[:, : self._count] = self._pairs[which, : self._count]
+        self._pairs, self._here = pairs, self._here[which]
+        self._own = {new: self._own[old] for new, old in enumerate(which.tolist()) if old in self._own}
+
+
+def _corrections(pairs: Array, v: Array) -> Array:
+    """The sum of p (z.v) + z (p.v)."""
+    along = (pairs @ v[:, :, None]).reshape(len(v), -1, 2)[:, :, ::-1]
+    return np.asarray((along.reshape(len(v), 1, -1) @ pairs)[:, 0])
+
+
+def _are_slow(history: list[Array]) -> NDArray[np.bool_]:
+    """Whether a Hessian here costs less than the evaluations that are left at the present rate."""
+    fall_per_step = np.log(history[-1 - _LOOK_BACK] / history[-1]) / _LOOK_BACK
+    return np.log(history[-1] / TOLERANCE) > HESSIAN_COST * fall_per_step
+
+
+def _search(objectives: Objectives, now: Points, direction: Array) -> Points:
+    """To where the slopes along the directions have nearly vanished. A whole step is nearly always right.
+
+    The slope along p is (C/B) sum_n L'_n (X p)_n + (ridge f + linear).p + t ridge p.p. The objective is convex: the slope
+    rises along the line and has one zero, which secants close in on.
+    """
+    after, (along, margins, sums) = objectives.step(now, direction)
+    low, slope_low, here = np.zeros(len(direction)), np.vecdot(now.gradient, direction), np.vecdot(after.gradient, direction)
+    enough = -_FLAT * slope_low
+    steep = np.abs(here) > enough  # neither flat enough nor not a number, which the caller sees
+    if not steep.any():
+        return after
+    moved = np.flatnonzero(steep)
+    ridge = objectives.ridge
+    tilt = np.vecdot(ridge[:, None] * now.f + objectives.linear, direction)
+    bend = ridge * np.vecdot(direction, direction)
+    high, slope_high = np.full(len(low), np.inf), np.full(len(low), np.inf)
+    length = np.ones(len(low))
+    for _ in range(_TRIALS):
+        short, far = steep & (here < 0.0), steep & (here > 0.0)
+        low[short], slope_low[short] = length[short], here[short]
+        high[far], slope_high[far] = length[far], here[far]
+        share = np.clip(slope_low / (slope_low - slope_high), 0.1, 0.9)
+        closer = np.where(high < np.inf, low + share * (high - low), 3.0 * length)
+        length = np.where(steep, closer, length)
+        margins = now.margins + length[:, None] * along
+        slopes = objectives.loss.first(margins)
+        here = objectives.weight * np.vecdot(slopes, along) + tilt + length * bend
+        steep &= np.abs(here) > enough
+        if not steep.any():
+            break
+    sums[moved] = objectives.of(moved).weighted_sums(slopes[moved])
+    return objectives.points(now.f + length[:, None] * direction, margins, sums)

@@ -1,0 +1,174 @@
+"""What the commands print: plain, aligned text."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.data.catalogue import Entry
+from dpadmm_mpi.data.store import Store
+from dpadmm_mpi.methods.base import Plan
+from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels, last_row
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: tuple[int, ...] = (0,)) -> str:
+    """A table: the `left` columns to the left, numbers to the right."""
+    widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [cell.ljust(w) if k in left else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))]
+        return "  ".join(cells).rstrip()
+
+    return "\n".join(line(row) for row in [header, *rows])
+
+
+def number(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.4g}"
+
+
+def results_table(results: Sequence[Result], errors: bool = False) -> str:
+    """Last recorded values, as mean and range over the runs; with `errors`, the mean's standard error too."""
+    return aligned(*result_cells(results, errors))
+
+
+COLUMNS = {
+    "loss": "loss",
+    "test_error": "test error",
+    "objective_gap": "gap",
+    "consensus_error": "consensus",
+    "distance_to_optimum": "to optimum",
+}
+ACCOUNT_COLUMNS = {"bound": "P(t)"}  # the others are called by their names
+
+
+def result_cells(results: Sequence[Result], errors: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table; a column that no file has is left out."""
+    found = [dict(accounts(result)) for result in results]
+    names = list(dict.fromkeys(name for each in found for name in each))
+    header = ["name", "status", "t", "runs", *COLUMNS.values()]
+    header += [ACCOUNT_COLUMNS.get(name, name.replace("_", " ")) for name in names]
+    rows = []
+    for result, label, there in zip(results, labels(results), found, strict=True):
+        last, runs_done = last_row(result)
+        runs = str(runs_done) if runs_done == len(result["run"]) else f"{runs_done} of {len(result['run'])}"
+        row = [label, status(result), str(result.iteration[last]), runs]
+        for name in COLUMNS:
+            row.append(mean_and_range(result[name][:, last], errors) if name in result else "-")
+        for name in names:
+            row.append(account_cell(result, name, last) if name in there else "-")
+        rows.append(row)
+    keep = [k for k in range(len(header)) if k < 4 or any(row[k] != "-" for row in rows)]
+    return [header[k] for k in keep], [[row[k] for k in keep] for row in rows]
+
+
+def account_cell(result: Result, account: str, row: int) -> str:
+    return number(result[f"privacy/{account}"][row]) + ("" if is_proven(result, account) else " not proven")
+
+
+def mean_and_range(values: NDArray[np.float64], errors: bool = False) -> str:
+    """Mean, half the range behind ±, and, if asked for, the mean's standard error in brackets."""
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return "-"
+    spread = f" ±{np.ptp(values) / 2:.2g}" if len(values) > 1 else ""
+    if spread and errors:
+        spread += f" ({standard_error(values):.2g})"
+    return f"{values.mean():.4g}{spread}"
+
+
+def standard_error(values: NDArray[np.float64]) -> float:
+    """Of the mean of several values."""
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def status(result: Result) -> str:
+    return "complete" if result.complete else "incomplete"
+
+
+def plan_report(plan: Plan, owner: NDArray[np.int64], conditions: Sequence[str], cost: str) -> str:
+    """What `dpadmm check` says about a configuration."""
+    config, degree = plan.config, plan.graph.degree
+    shape = "star" if plan.graph.has_hub else config.network.graph
+    lines = [
+        f"{config.name}: valid",
+        "",
+        f"network    {shape}, {plan.nodes} nodes, {len(plan.graph.edges)} edges, degrees {degree.min()} to {degree.max()}",
+        f"data       {config.data.source}, {plan.sizes.sum()} training records, "
+        f"{plan.total_records - plan.sizes.sum()} for testing, "
+        f"{plan.features} features; the smallest shard has {plan.sizes.min()} records (node {plan.sizes.argmin()}), "
+        f"the largest {plan.sizes.max()}",
+        f"method     {config.algorithm.method} ({plan.source}), {plan.work_in_words}, {config.runs} runs",
+        f"privacy    {plan.privacy_in_words}",
+        f"layout     {_layout(plan, owner)}",
+        f"cost       {cost}",
+        "",
+        _node_table(plan, owner),
+        "",
+        *_totals(plan),
+        "",
+        "conditions",
+        *(f"  {line}" for line in conditions),
+        *(f"note       {note}" for note in plan.notes),
+    ]
+    return "\n".join(lines)
+
+
+def data_report(entry: Entry, store: Store) -> str:
+    """What `dpadmm data info` says."""
+    meta = store.meta
+    lines = [
+        f"{entry.name}: {entry.title}",
+        f"records    {meta.records:,}" + (f", of which {meta.training:,} for training" if meta.training is not None else ""),
+        f"features   {meta.features}, {'sparse' if meta.sparse else 'dense'}",
+        f"labels     {100 * meta.positive / meta.records:.2f} % positive",
+        f"norms      {meta.smallest_norm:.6g} to {meta.largest_norm:.6g}",
+        *(f"step       {step}" for step in meta.steps),
+        f"licence    {entry.licence}",
+        f"source     {entry.home}",
+        *(f"file       {name}, sha256 {digest}" for name, digest in meta.files.items()),
+        f"prepared   {store.folder}",
+    ]
+    return "\n".join(lines)
+
+
+def _totals(plan: Plan) -> list[str]:
+    """Each account at T, worst and best node, and what would improve the worst number."""
+    lines = []
+    for account in plan.accounts:
+        at_end = account.node_values[-1]
+        proven = "" if account.proven else ", not proven"
+        lines.append(
+            f"total      {account.title}: {at_end.max():.6g} at node {at_end.argmax()}{proven}; best {at_end.min():.6g} "
+            f"at node {at_end.argmin()}"
+        )
+    if ways := plan.improvements():
+        lines.append(f"to improve {'; '.join(ways)}")
+    return lines
+
+
+def _layout(plan: Plan, owner: NDArray[np.int64]) -> str:
+    ranks = owner.max() + 1
+    if ranks == 1:
+        return f"1 rank hosts all {plan.nodes} nodes" + (" and the hub" if plan.graph.has_hub else "")
+    counts = np.bincount(owner[: plan.nodes], minlength=ranks)
+    hub = f", rank {owner[-1]} the hub" if plan.graph.has_hub else ""
+    return f"{ranks} ranks host {counts.min()} to {counts.max()} nodes each{hub}"
+
+
+def _node_table(plan: Plan, owner: NDArray[np.int64]) -> str:
+    accounts = plan.accounts
+    used = {name.split("/")[-1]: values for name, (values, _) in plan.schedules.items()}
+    rows = [
+        [str(i), str(owner[i]), str(plan.sizes[i]), str(plan.graph.degree[i])]
+        + [_span(values[:, i]) for values in used.values()]
+        + [number(account.node_values[-1, i]) for account in accounts]
+        for i in range(plan.nodes)
+    ]
+    return aligned(["node", "rank", "records", "degree", *used, *(account.name for account in accounts)], rows)
+
+
+def _span(values: NDArray[np.float64]) -> str:
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return "-"
+    return f"{values[0]:.4g}" if values[0] == values[-1] else f"{values[0]:.4g} .. {values[-1]:.4g}"

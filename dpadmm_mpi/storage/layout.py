@@ -1,0 +1,203 @@
+"""The HDF5 file of one configuration before the first iteration: what is known by then, and room for the rest.
+
+Every dataset has its final shape and its disk space from the beginning: a full disk is found before the first iteration,
+and a kill leaves a readable file in which the rows not reached are nan and `complete` is false.
+"""
+
+import json
+import math
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.config.options import fingerprint, to_toml
+from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.errors import RunError
+from dpadmm_mpi.methods.base import Plan
+from dpadmm_mpi.methods.measures import Layout
+
+Shapes = dict[str, tuple[int, ...]]  # of the fields of a state, all places
+
+FORMAT_VERSION = 1
+ACCOUNTS = 3  # at most
+_OVERHEAD = 200_000  # bytes for names, attributes and HDF5's own tables
+_DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx")
+
+TIMING = {  # name -> (what follows (run, iteration), description)
+    "timing/compute_seconds": (
+        ("node",),
+        "local steps, since the row before: of the node's rank, shared over its nodes in proportion to their records, and over "
+        "the runs that go side by side",
+    ),
+    "timing/wait_seconds": (("node",), "waiting for neighbours of the node's rank, since the row before, shared over the runs"),
+    "timing/bytes_sent": (("node",), "bytes of the node's vectors to other ranks, since the row before"),
+}
+
+
+class LogFile:
+    """An open file with its plan, and the shapes of the state that it keeps at the end of a run."""
+
+    def __init__(self, file: h5py.File, plan: Plan, name: str, shapes: Shapes) -> None:
+        self.file = file
+        self.name = name
+        self._plan = plan
+        self._shapes = shapes
+        self._layout = layout(plan)
+
+    def describe(self, dataset: Dataset, owner: NDArray[np.int64], hosts: list[str], mpi: str) -> None:
+        """Everything that is known before the first iteration, and room for the rest."""
+        with self._writing():
+            self._attributes()
+            self._scales()
+            self._known_before(owner, hosts, mpi)
+            self._describe_data(dataset)
+            for name, (dims, text) in self._layout.items():
+                self._reserve(name, ("run", "iteration", *dims), text)
+            for name, (dims, text) in self._plan.measures_class.finals.items():
+                self._reserve(name, ("run", *dims), text)
+            self._reserve("restart/state", ("run", "restart/number"), "the last state, field by field: to go on from here")
+            self.file["restart/state"].attrs["fields"] = json.dumps(self._shapes)
+            self._to_disk()
+
+    def _to_disk(self) -> None:
+        self.file.flush()
+        if self.file.driver != "core":
+            os.fsync(self.file.id.get_vfd_handle())
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RuntimeError) as error:  # what h5py raises when the disk does not take the bytes
+            raise RunError(
+                f"{self.name} cannot be written ({error}); make room or choose another place with -o; what was "
+                "written before is still there"
+            ) from error
+
+    def _attributes(self) -> None:
+        plan = self._plan
+        versions = []
+        for package in _DEPENDENCIES:
+            try:
+                versions.append(f"{package} {metadata.version(package)}")
+            except metadata.PackageNotFoundError:
+                continue
+        self.file.attrs.update(
+            {
+                "format": "dpadmm_mpi",
+                "format_version": FORMAT_VERSION,
+                "software": "dpadmm-mpi",
+                "softwareVersion": metadata.version("dpadmm-mpi"),
+                "softwareDependencies": ", ".join([f"Python {platform.python_version()}", *versions]),
+                "date": datetime.now(UTC).isoformat(timespec="seconds"),
+                "name": plan.config.name,
+                "config": to_toml(plan.config),
+                "config_sha256": fingerprint(plan.config),
+                "notes": "\n".join(plan.notes),
+                "complete": False,
+            }
+        )
+
+    def _scales(self) -> None:
+        plan = self._plan
+        scales = {
+            "run": np.arange(plan.config.runs),
+            "iteration": plan.recorded,
+            "node": np.arange(plan.nodes),
+            "feature": np.arange(plan.features),
+            "graph/edge": np.arange(len(plan.graph.edges)),
+            "graph/end": np.arange(2),
+            "data/record": np.arange(plan.total_records),
+            "restart/number": np.arange(_numbers(self._shapes)),
+        }
+        scales |= {name: np.arange(length) for name, length in plan.scales.items()}
+        for name, values in scales.items():
+            self.file.create_dataset(name, data=values, dtype=np.int64).make_scale(name.split("/")[-1])
+
+    def _describe_data(self, dataset: Dataset) -> None:
+        """Where each record went, where the records come from and what was done to them."""
+        text = "node that has the record; -1: test"
+        self._dataset("data/node_of_record", dataset.node_of_record(), ("data/record",), text)
+        self._dataset("data/sizes", self._plan.sizes, ("node",), "training records of each node")
+        self.file["data"].attrs.update(dataset.description())
+        if (names := dataset.feature_names()) is not None:
+            self.file.create_dataset("data/feature_names", data=names, dtype=h5py.string_dtype())
+            self._attach(self.file["data/feature_names"], ("feature",), "names of the features")
+
+    def _known_before(self, owner: NDArray[np.int64], hosts: list[str], mpi: str) -> None:
+        plan, rows = self._plan, self._plan.recorded
+        for account in plan.accounts:
+            nodes = f"node_{account.name}"
+            self._dataset(f"privacy/{account.name}", account.values[rows], ("iteration",), f"{account.title}, max over nodes")
+            self._dataset(f"privacy/{nodes}", account.node_values[rows], ("iteration", "node"), f"{account.title} of each node")
+            for name in (account.name, nodes):
+                attributes = self.file[f"privacy/{name}"].attrs
+                attributes.update(
+                    {"theorem": account.theorem, "neighbouring_relation": account.neighbours, "proven": account.proven}
+                )
+                if account.delta is not None:
+                    attributes["delta"] = account.delta
+        for name, (values, text) in plan.schedules.items():
+            self._dataset(name, values[rows], ("iteration", "node"), text)
+        self._dataset("graph/edges", plan.graph.edges, ("graph/edge", "graph/end"), "each edge once")
+        if plan.map_sha256:
+            self.file.create_group("problem").attrs["map_sha256"] = plan.map_sha256
+        if plan.map_for_the_record is not None:
+            self._dataset("problem/map", plan.map_for_the_record, ("constraint", "feature"), "A, of g(A x)")
+        self._dataset("timing/owner", owner[: plan.nodes], ("node",), "rank that hosted the node")
+        self.file["timing"].attrs.update({"ranks": len(hosts), "hosts": hosts, "mpi": mpi})
+
+    def _dataset(self, name: str, values: NDArray[Any], dims: tuple[str, ...], text: str) -> None:
+        dtype = np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64
+        self._attach(self.file.create_dataset(name, data=values, dtype=dtype), dims, text)
+
+    def _reserve(self, name: str, dims: tuple[str, ...], text: str) -> None:
+        """A dataset of nan, its space taken from the disk now."""
+        shape = tuple(len(self.file[dim]) for dim in dims)
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        dataset = self.file.create_dataset(name, shape=shape, dtype=np.float64, fillvalue=np.nan, dcpl=properties)
+        self._attach(dataset, dims, text)
+
+    def _attach(self, dataset: h5py.Dataset, dims: tuple[str, ...], text: str) -> None:
+        for axis, dim in enumerate(dims):
+            dataset.dims[axis].attach_scale(self.file[dim])
+        dataset.attrs["description"] = text
+
+
+def layout(plan: Plan) -> Layout:
+    """Every dataset with a value per run and recorded iteration."""
+    measures = plan.measures_class
+    record = measures.layout | (measures.optimum_layout if plan.seeks_optimum else {})
+    if plan.config.record.trajectory:
+        record = record | measures.trajectory_layout
+    return record | TIMING
+
+
+def _numbers(shapes: Shapes) -> int:
+    return sum(math.prod(shape) for shape in shapes.values())
+
+
+def bytes_needed(plan: Plan, shapes: Shapes) -> int:
+    sizes = {"run": plan.config.runs, "iteration": len(plan.recorded), "node": plan.nodes, "feature": plan.features}
+    sizes |= plan.scales
+
+    def numbers(*dims: str) -> int:
+        return math.prod(sizes[dim] for dim in dims)
+
+    total = sum(numbers("run", "iteration", *dims) for dims, _ in layout(plan).values())
+    total += sum(numbers("run", *dims) for dims, _ in plan.measures_class.finals.values())
+    known_before = len(plan.schedules) + 1 + ACCOUNTS
+    total += known_before * numbers("iteration", "node") + ACCOUNTS * numbers("iteration")
+    total += (plan.config.runs + 1) * _numbers(shapes)
+    total += 2 * len(plan.graph.edges) + 2 * plan.total_records + 2 * plan.features
+    total += 0 if plan.map_for_the_record is None else plan.map_for_the_record.size
+    return 8 * total + _OVERHEAD

@@ -1,0 +1,192 @@
+"""The HDF5 file of one configuration, written by rank 0 while the run goes on; and again after a kill."""
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.methods.base import Plan
+from dpadmm_mpi.methods.measures import Optimum
+from dpadmm_mpi.storage.atomic_file import claim, take_name
+from dpadmm_mpi.storage.checkpoint import Restart, sync_folder
+from dpadmm_mpi.storage.journal import Entry, pack, unpack
+from dpadmm_mpi.storage.layout import LogFile, Shapes, bytes_needed
+from dpadmm_mpi.storage.result import Result, read
+
+Array = NDArray[np.float64]
+
+FLUSH_SECONDS = 1.0  # a killed run loses less than this
+LARGE = (
+    "trajectory", "server_trajectory", "final/primal", "final/dual", "data/node_of_record", "data/record",
+    "restart/state", "restart/number", "problem/map",
+)  # fmt: skip
+
+
+class Recorder(LogFile):
+    """Buffers rows and writes them, to the log and to the journal beside it; one for each file."""
+
+    def __init__(self, file: h5py.File, plan: Plan, shapes: Shapes, restart: Restart | None = None) -> None:
+        super().__init__(file, plan, "the result" if restart is None else str(restart.log), shapes)
+        self.restart = restart
+        self.reached: dict[int, tuple[int, dict[str, Array]]] = {}  # run -> iteration and state, of an earlier part
+        self.found: Optimum | None = None  # by an earlier part, or this one
+        self.sought = False
+        self._earlier_seconds = 0.0
+        self._pending: list[dict[str, Array]] = []
+        self._next = (range(0), 0)  # runs and first row of what is pending
+        self._flushed = time.monotonic()
+        self._flushed_iteration = 0
+        self._finished = False
+
+    def optimum(self, found: Optimum | None) -> None:
+        """What the search for the centralised optimum has found."""
+        self._put_optimum(found)
+        if self.restart is not None:
+            arrays = {} if found is None else {"f": found.f, "objective": np.array(found.objective)}
+            self.restart.add(Entry("optimum", arrays=pack(arrays)))
+
+    def _put_optimum(self, found: Optimum | None) -> None:
+        self.found, self.sought = found, True
+        if found is not None:
+            with self._writing():
+                self._dataset("optimum/primal", found.f, ("feature",), "f*, the centralised optimum")
+                self.file["optimum"].attrs["objective"] = found.objective
+                self._to_disk()
+
+    def row(self, runs: range, row: int, iteration: int, values: dict[str, Array]) -> None:
+        """The measurements of one recorded iteration; `values` has an entry for every name in the layout, (runs, ...)."""
+        if not self._pending:
+            self._next = (runs, row)
+        self._pending.append(values)
+        due = iteration - self._flushed_iteration >= self._plan.config.record.checkpoint
+        if due or time.monotonic() - self._flushed > FLUSH_SECONDS:
+            with self._writing():
+                self._write_pending()
+                self.file.flush()
+            self._flushed_iteration = iteration
+
+    def end_of_runs(self, runs: range, final: dict[str, Array], state: dict[str, Array]) -> None:
+        with self._writing():
+            self._write_pending()
+            self._put_final(runs, final, state)
+            self.file.flush()
+        if self.restart is not None:
+            self.restart.add(Entry("state", runs.start, self._plan.config.iterations, pack(state)))
+        self._flushed_iteration = 0
+
+    def _put_final(self, runs: range, final: dict[str, Array], state: dict[str, Array]) -> None:
+        which = slice(runs.start, runs.stop)
+        for name, values in final.items():
+            self.file[name][which] = values
+        fields = [state[name].reshape(len(runs), -1) for name in self._shapes]
+        self.file["restart/state"][which] = np.concatenate(fields, axis=1)
+
+    def checkpoint(self, runs: range, iteration: int, state: dict[str, Array], seconds: float) -> None:
+        """Everything up to here, safely on the disk; `state` is empty between two groups of runs."""
+        assert self.restart is not None
+        with self._writing():
+            self._write_pending()
+            self.file.flush()
+        self.restart.save(runs.start, iteration, state, self._earlier_seconds + seconds)
+
+    def state_of(self, runs: range) -> dict[str, Array]:
+        """What an earlier part has reached in these runs."""
+        states = [self.reached.pop(run)[1] for run in runs]
+        return {name: np.stack([state[name] for state in states]) for name in self._shapes}
+
+    def replay(self, entries: Iterable[Entry], seconds: float, final: Callable[[dict[str, Array]], dict[str, Array]]) -> None:
+        """Write the log again from what an earlier part recorded; `final` says what is kept of a last state."""
+        self._earlier_seconds = seconds
+        with self._writing():
+            for entry in entries:
+                arrays = unpack(entry.arrays)
+                if entry.kind == "rows":
+                    self._put_rows(entry.run, entry.at, arrays)
+                elif entry.kind == "state":
+                    runs = range(entry.run, entry.run + len(next(iter(arrays.values()))))
+                    for r, run in enumerate(runs):
+                        self.reached[run] = (entry.at, {name: values[r] for name, values in arrays.items()})
+                    if entry.at == self._plan.config.iterations:
+                        self._put_final(runs, final(arrays), arrays)
+                elif entry.kind == "optimum":
+                    self._put_optimum(Optimum(arrays["f"], float(arrays["objective"])) if arrays else None)
+
+    def publish(self, force: bool) -> None:
+        """Give the new file its name: whole, and not before; what has that name until then is only replaced by force."""
+        assert self.restart is not None
+        with self._writing():
+            self._to_disk()
+            try:
+                take_name(self.restart.new_log, self.restart.log, force)
+            except FileExistsError:
+                raise InputError(f"{self.name} exists; choose another place with -o, or replace it with --force") from None
+            sync_folder(self.restart.log.parent)
+
+    def finish(self, seconds: float) -> None:
+        """The data first, safely; only then the mark that the file is complete."""
+        with self._writing():
+            self.file["timing"].attrs["seconds"] = self._earlier_seconds + seconds
+            self._to_disk()
+            self.file.attrs.modify("complete", True)
+            self._to_disk()
+        self._finished = True
+
+    def result(self, brief: bool = False) -> Result:
+        return read(self.file, self.name, skip=LARGE if brief else ())
+
+    def close(self) -> None:
+        """With what was recorded before a failure. What a restart needs goes when the log is closed and complete."""
+        try:
+            with self._writing():
+                try:
+                    self._write_pending()
+                finally:
+                    self.file.close()
+            if self._finished and self.restart is not None:
+                self.restart.remove()
+        finally:
+            if self.restart is not None:
+                self.restart.close()
+
+    def discard(self) -> None:
+        """Remove a file that has no name yet."""
+        with suppress(OSError, RuntimeError):  # h5py cannot close what it could not write
+            self.file.close()
+        if self.restart is not None:
+            self.restart.new_log.unlink(missing_ok=True)
+
+    def _put_rows(self, run: int, row: int, blocks: dict[str, Array]) -> None:
+        """Blocks are (runs, rows, ...), from this run and row on."""
+        for name, block in blocks.items():
+            self.file[name][run : run + block.shape[0], row : row + block.shape[1]] = block
+
+    def _write_pending(self) -> None:
+        if self._pending:
+            runs, row = self._next
+            blocks = {name: np.stack([values[name] for values in self._pending], axis=1) for name in self._layout}
+            self._put_rows(runs.start, row, blocks)
+            if self.restart is not None:
+                self.restart.add(Entry("rows", runs.start, row, pack(blocks)))
+        self._pending = []
+        self._flushed = time.monotonic()
+
+
+def create(plan: Plan, shapes: Shapes, restart: Restart | None) -> Recorder:
+    """A recorder for a new file, which has no name until it is published; or, without a restart folder, for one in memory."""
+    if restart is None:
+        return Recorder(h5py.File("result", "x", driver="core", backing_store=False), plan, shapes)
+    try:
+        claim(restart.new_log, bytes_needed(plan, shapes))
+        # No lock: readers may look at a running job. The file is ours, whatever else is going on.
+        return Recorder(h5py.File(restart.new_log, "w", locking=False), plan, shapes, restart)
+    except OSError as error:
+        reason, path = os.strerror(error.errno) if error.errno else str(error), restart.log
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise RunError(f"{path} does not fit on the disk ({reason}); make room or choose another place with -o") from None
+        raise InputError(f"{path} cannot be created ({reason}); choose another place with -o") from None

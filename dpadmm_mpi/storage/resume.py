@@ -1,0 +1,225 @@
+"""What there is to go on from: a finished log, a checkpoint, or nothing. On rank 0.
+
+A run may go on with its own configuration, or with more iterations and everything else the same.
+"""
+
+import hashlib
+import json
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import h5py
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.config.options import Config, to_toml
+from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.base import Plan, make_plan
+from dpadmm_mpi.storage import recorder
+from dpadmm_mpi.storage.atomic_file import refuse_existing
+from dpadmm_mpi.storage.checkpoint import Found, Restart, find, restart_folder
+from dpadmm_mpi.storage.journal import Entry, pack
+from dpadmm_mpi.storage.layout import Shapes, layout
+from dpadmm_mpi.storage.recorder import Recorder
+from dpadmm_mpi.storage.result import open_file
+
+Array = NDArray[np.float64]
+
+
+def is_finished(path: Path, config: Config) -> bool:
+    """Whether nothing is left to do; a file of another configuration is refused, one to extend is not finished."""
+    text = to_toml(config)
+    log, found = _config_of_log(path), find(path)
+    if log == (text, True):
+        if found is None or found.config == text:
+            _tidy(path)
+        return True
+    if found is not None:
+        _refuse_other(path, found.config, text)
+    elif log is not None:
+        _refuse_other(path, log[0], text)
+    elif path.exists() and not restart_folder(path).exists():
+        raise InputError(f"{path} is not a result file that could be gone on with; choose another place with -o")
+    return False
+
+
+def _tidy(path: Path) -> None:
+    """Remove what a job has left that was killed between finishing the log and clearing up."""
+    if restart_folder(path).exists():
+        with suppress(InputError):  # it is clearing up just now
+            leftover = Restart(path)
+            leftover.remove()
+            leftover.close()
+
+
+def open_log(
+    path: Path,
+    plan: Plan,
+    dataset: Dataset,
+    shapes: Shapes,
+    final: Callable[[dict[str, Array]], dict[str, Array]],
+    describe: Callable[[Recorder], None],
+    force: bool,
+    resume: bool,
+) -> Recorder:
+    """The log to write to: a new one, or one written again up to the last checkpoint."""
+    if not resume:
+        refuse_existing(path, force)
+    restart = Restart(path)
+    record: Recorder | None = None
+    try:
+        found = _found(path, plan, dataset, restart) if resume else None
+        if found is None:
+            restart.forget()
+            restart.begin(to_toml(plan.config), _identity_of(plan, dataset))
+        else:
+            restart.resume(found)
+        record = recorder.create(plan, shapes, restart)
+        describe(record)
+        if found is not None:
+            record.replay(found.entries(), found.checkpoint.seconds, final)
+        record.publish(force or resume)
+        return record
+    except BaseException:
+        if record is not None:
+            record.discard()
+        if find(path) is None:
+            restart.remove()
+        restart.close()
+        raise
+
+
+def _found(path: Path, plan: Plan, dataset: Dataset, restart: Restart) -> Found | None:
+    """The checkpoint to go on from; one of fewer iterations, or a finished log, is made one of this configuration first."""
+    text, identity = to_toml(plan.config), _identity_of(plan, dataset)
+    found, log = find(path), _config_of_log(path)
+    for note in found.notes if found is not None else ():
+        print(f"dpadmm: note: {note}", file=sys.stderr, flush=True)
+    if found is None and (log is None or not log[1]):
+        if (restart.folder / "checkpoint").exists():
+            print(f"dpadmm: note: {restart.folder} is damaged; the run begins anew", file=sys.stderr, flush=True)
+        return None
+    earlier = found.config if found is not None else log[0] if log is not None else ""
+    if (found.identity if found is not None else _identity_of_log(path)) != identity:
+        raise InputError(
+            f"{path}: its data, graph or map file has changed since it was begun; restore it, or begin anew with --force"
+        )
+    if found is not None and earlier == text:
+        return found
+    _refuse_other(path, earlier, text)
+    iterations = int(tomllib.loads(earlier)["iterations"])
+    _refuse_incompatible(path, plan, iterations)
+    restart.begin(text, identity)
+    for entry in _entries_of_log(path, iterations) if found is None else found.entries():
+        restart.add(entry)
+    seconds = _seconds_of_log(path) if found is None else found.checkpoint.seconds
+    restart.save(0, iterations, {}, seconds)
+    restart.forget_others()
+    restart.close_journal()
+    return find(path)
+
+
+def _refuse_other(path: Path, earlier: str, now: str) -> None:
+    """Only the number of iterations may have changed, and only grown."""
+    before, after = _flat(tomllib.loads(earlier)), _flat(tomllib.loads(now))
+    changed = [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
+    if not changed or (changed == ["iterations"] and after["iterations"] > before["iterations"]):
+        return
+    words = [f"{key} ({_show(before.get(key))} there, {_show(after.get(key))} here)" for key in changed]
+    raise InputError(
+        f"{path} was begun with another configuration: {', '.join(words)}; only iterations may grow; restore it, or choose "
+        "another place with -o"
+    )
+
+
+def _refuse_incompatible(path: Path, plan: Plan, iterations: int) -> None:
+    """More iterations must not change the first ones."""
+    config = plan.config
+    where = f"{path} cannot be extended from {iterations} to {config.iterations} iterations: "
+    if config.privacy.target is not None:
+        raise InputError(f"{where}privacy.target is spread over all iterations, so the first ones had more privacy to spend")
+    if iterations % config.record.every:
+        raise InputError(f"{where}its last row is not a multiple of record.every = {config.record.every}")
+    before, _ = make_plan(msgspec.structs.replace(config, iterations=iterations))
+    if layout(before).keys() != layout(plan).keys():
+        raise InputError(f"{where}something else would be recorded")
+    for name, (values, _) in before.schedules.items():
+        if not np.array_equal(values, plan.schedules[name][0][: iterations + 1], equal_nan=True):
+            raise InputError(f"{where}{name} of the first ones would change")
+
+
+def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:
+    """A finished log as the journal that it was written with."""
+    with open_file(path) as file:
+        if "optimum" in file:
+            objective = np.array(file["optimum"].attrs["objective"])
+            yield Entry("optimum", arrays=pack({"f": file["optimum/primal"][...], "objective": objective}))
+        elif "distance_to_optimum" in file:
+            yield Entry("optimum")
+        shapes = json.loads(file["restart/state"].attrs["fields"])
+        rows = [name for name in _datasets(file) if _dims(file[name])[:2] == ["run", "iteration"]]
+        for run in range(len(file["run"])):
+            yield Entry("rows", run, 0, pack({name: file[name][run : run + 1] for name in rows}))
+            parts = np.split(file["restart/state"][run], np.cumsum([int(np.prod(shape)) for shape in shapes.values()])[:-1])
+            state = {name: part.reshape(1, *shapes[name]) for name, part in zip(shapes, parts, strict=True)}
+            yield Entry("state", run, iterations, pack(state))
+
+
+def _datasets(file: h5py.File) -> list[str]:
+    names: list[str] = []
+    file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+    return names
+
+
+def _dims(dataset: h5py.Dataset) -> list[str]:
+    return [scales[0].name.strip("/") if (scales := dim.values()) else "" for dim in dataset.dims]
+
+
+def _config_of_log(path: Path) -> tuple[str, bool] | None:
+    """The configuration in a log and whether the log is complete; None if it cannot be read."""
+    try:
+        with open_file(path) as file:
+            return str(file.attrs["config"]), bool(file.attrs["complete"])
+    except (InputError, OSError, RuntimeError, KeyError):
+        return None
+
+
+def _seconds_of_log(path: Path) -> float:
+    with open_file(path) as file:
+        return float(file["timing"].attrs["seconds"])
+
+
+def _identity_of(plan: Plan, dataset: Dataset) -> str:
+    return _identity(plan.graph.edges, dataset.node_of_record(), dataset.description().get("files", ()), plan.map_sha256)
+
+
+def _identity_of_log(path: Path) -> str:
+    with open_file(path) as file:
+        map_sha256 = str(file["problem"].attrs["map_sha256"]) if "problem" in file else ""
+        files = file["data"].attrs.get("files", ())
+        return _identity(file["graph/edges"][...], file["data/node_of_record"][...], files, map_sha256)
+
+
+def _identity(edges: NDArray[Any], node_of_record: NDArray[Any], files: Any, map_sha256: str) -> str:
+    """Of what a configuration names but does not hold."""
+    digest = hashlib.sha256(("\n".join(map(str, files)) + map_sha256).encode())
+    for array in (edges, node_of_record):
+        digest.update(np.ascontiguousarray(array, dtype=np.int64).tobytes())
+    return digest.hexdigest()
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _show(value: Any) -> str:
+    return "nothing" if value is None else f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,47 @@
+"""What became of a run whose log is not complete: is somebody writing it, or has it failed? Told by its restart folder."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dpadmm_mpi.errors import Stopped
+from dpadmm_mpi.storage.checkpoint import restart_folder
+
+
+def is_locked(log: Path) -> bool | None:
+    """Whether a process is writing a log, if this host can tell."""
+    try:
+        lock = os.open(restart_folder(log) / "lock", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(lock)
+    return False
+
+
+@contextmanager
+def noting_failure(log: Path | None) -> Iterator[None]:
+    """Leave the sentence of a failure where `failure` finds it, on whichever rank it is; a stop is none."""
+    try:
+        yield
+    except Exception as error:
+        if log is not None and not isinstance(error, Stopped):
+            with suppress(OSError):  # a disk without room even for that
+                (restart_folder(log) / "failed").write_text(str(error))
+        raise
+
+
+def failure(log: Path) -> str | None:
+    """The sentence with which the last run of a log failed."""
+    try:
+        return (restart_folder(log) / "failed").read_text()
+    except OSError:
+        return None

@@ -1,1 +1,0 @@
-"""Numbers that the theorems give: functions of what was released, never of the records."""
