@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpadmm_mpi.audit.exact import read_run
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.decentralised.algorithm import kkt_gradient
 from dpadmm_mpi.methods.decentralised.audit import Transcript, read_transcript
+from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
-
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array, Ints
 
 CANDIDATES = 100  # among which the attacker looks for the true record
 
@@ -31,16 +31,18 @@ class Attack:
 
     name: str
     errors: Array  # (runs, steps): ||z^ - z||
-    ranks: NDArray[np.int64]  # (runs,): place of the true record among the candidates, 1 is the likeliest
+    ranks: Ints  # (runs,): place of the true record among the candidates, 1 is the likeliest
     candidates: int
     bound: Array  # (steps,): P_i(t)
 
 
 def attack(path: Path, node: int = 0, record: int = 0) -> Attack:
-    transcript = read_transcript(path)
-    plan, result = transcript.plan, transcript.result
-    if not 0 <= node < plan.graph.nodes:
-        raise InputError(f"--node {node}: there are the nodes 0 to {plan.graph.nodes - 1}")
+    result, plan, dataset = read_run(path)
+    if not isinstance(plan, NetworkPlan):
+        raise InputError(f"{path}: a run of {plan.config.method_name}, but this is for the methods on a network")
+    transcript = read_transcript(plan, result, dataset)
+    if not 0 <= node < plan.nodes:
+        raise InputError(f"--node {node}: there are the nodes 0 to {plan.nodes - 1}")
     view = transcript.view(node)
     if not 0 <= record < len(view.rows):
         raise InputError(f"--record {record}: node {node} has the records 0 to {len(view.rows) - 1}")
@@ -63,19 +65,19 @@ def attack(path: Path, node: int = 0, record: int = 0) -> Attack:
 
 def _evidence(transcript: Transcript, known: Array, run: int, node: int) -> tuple[Array, Array, Array]:
     """v(t) and f(t) of every data step, and how strongly each counts: the noise's own scale."""
-    plan, result = transcript.plan, transcript.result
+    plan, recording = transcript.plan, transcript.recording
     B = plan.releases.B[node]
     rest = NodeProblem(known, plan.loss, plan.releases.C * len(known) / B, plan.ridge)  # the same weight C/B per record
-    degrees = plan.graph.degree[:, None].astype(np.float64)
+    node_view = transcript.node
     vs, fs, scales = [], [], []
     for t in plan.releases.data_steps:
-        eta = result["algorithm/eta"][t][:, None]
-        released = result["trajectory"][run, t]
-        total = kkt_gradient(transcript.states(run, t - 1), released, eta, degrees)[node]
+        released = recording["trajectory"][run, t]
+        before = transcript.states(run, t - 1)
+        total = kkt_gradient(before, released, node_view.eta(t), node_view.degree)[node]
         f = released[node]
         vs.append(total - plan.ridge * f - rest.data_gradient(rest.signed @ f))
         fs.append(f)
-        alpha = result["privacy/alpha"][t, node]
+        alpha = node_view.settings.parameter[t, node]
         scales.append(1.0 if np.isnan(alpha) else float(alpha))
     return np.array(vs), np.array(fs), np.array(scales)
 

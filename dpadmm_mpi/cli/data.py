@@ -1,6 +1,5 @@
 """`dpadmm data ...`: the papers' data sets."""
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +9,7 @@ from dpadmm_mpi.cli.options import debug_option
 from dpadmm_mpi.errors import InputError
 
 if TYPE_CHECKING:
-    from dpadmm_mpi.config.options import Data
-    from dpadmm_mpi.data.catalogue import Entry
+    from dpadmm_mpi.data.catalogue import PublicDataset
 
 name_argument = click.argument("name", metavar="NAME")
 
@@ -36,12 +34,13 @@ def list_data() -> int:
     dpadmm data list
     """
     from dpadmm_mpi.data.cache import cache_folder, is_fetched
-    from dpadmm_mpi.data.catalogue import CATALOGUE
+    from dpadmm_mpi.data.catalogue import public_datasets
+    from dpadmm_mpi.registry import first_line
     from dpadmm_mpi.reports.tables import aligned
 
     rows = [
-        [name, "here" if is_fetched(name) else "-", f"{entry.records:,}", str(entry.features), entry.title]
-        for name, entry in CATALOGUE.items()
+        [name, "here" if is_fetched(name) else "-", f"{cls.expected[0]:,}", str(cls.expected[1]), first_line(cls)]
+        for name, cls in public_datasets().items()
     ]
     print(aligned(["name", "fetched", "records", "features", "what"], rows, left=(0, 4)))
     print(f"cache: {cache_folder()}")
@@ -68,7 +67,7 @@ def fetch(name: str, folder: Path | None) -> int:
     if folder is not None and not folder.is_dir():
         raise InputError(f"--from {folder}: no such folder")
     print(bring(entry, folder))
-    ensure_store(_data_section(name))
+    ensure_store(entry())
     return 0
 
 
@@ -85,21 +84,15 @@ def info(name: str) -> int:
     from dpadmm_mpi.reports.tables import data_report
 
     entry = _entry(name)
-    print(data_report(entry, ensure_store(_data_section(name))))
+    print(data_report(entry, ensure_store(entry())))
     return 0
 
 
-def _entry(name: str) -> "Entry":
-    from dpadmm_mpi.data.catalogue import CATALOGUE
+def _entry(name: str) -> "type[PublicDataset]":
+    from dpadmm_mpi.data.catalogue import public_datasets
+    from dpadmm_mpi.registry import did_you_mean
 
-    if name not in CATALOGUE:
-        close = get_close_matches(name, CATALOGUE, n=1)
-        hint = f'; did you mean "{close[0]}"?' if close else ""
-        raise InputError(f'"{name}" is not a known data set; there are {", ".join(CATALOGUE)}{hint}')
-    return CATALOGUE[name]
-
-
-def _data_section(name: str) -> "Data":
-    from dpadmm_mpi.config.reading import parse
-
-    return parse({"data": {"source": name}}).data
+    known = public_datasets()
+    if name not in known:
+        raise InputError(f'"{name}" is not a known data set; there are {", ".join(known)}{did_you_mean(name, list(known))}')
+    return known[name]

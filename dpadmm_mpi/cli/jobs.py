@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, quickstart, set_option
-from dpadmm_mpi.cli.schedulers import SCHEDULERS, Job, hand_in, script
+from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, quickstart, set_option
+from dpadmm_mpi.cli.schedulers import SCHEDULERS, BatchJob, hand_in, script
 from dpadmm_mpi.errors import InputError
 
 REFRESH = 2.0  # seconds between two looks
@@ -40,9 +40,11 @@ def _queue(_context: click.Context, _option: click.Parameter, value: str | None)
 @output_option
 @set_option
 @click.option("--now", is_flag=True, help="Submit the script instead of printing it.")
+@extension_option
 @debug_option
 def submit(
     config: Path | None,
+    *,
     scheduler: str,
     ranks: int | None,
     seconds: int,
@@ -50,6 +52,7 @@ def submit(
     output: Path | None,
     overrides: tuple[str, ...],
     now: bool,
+    extensions: tuple[str, ...],
 ) -> int:
     """Print a batch script that runs CONFIG, each variant as a job of an array, and goes on after every time limit.
 
@@ -58,18 +61,20 @@ def submit(
     dpadmm submit my.toml --scheduler slurm --ranks 20 --now
     """
     from dpadmm_mpi.cli.run import targets
-    from dpadmm_mpi.config.files import load
-    from dpadmm_mpi.networks import graphs
+    from dpadmm_mpi.networks.graphs import build
+    from dpadmm_mpi.storage.experiments import load
 
-    experiment = load(config or quickstart(), overrides)
+    experiment = load(config or quickstart(), overrides, extensions=extensions)
     targets(experiment, output)  # refuses one file for all
-    nodes = min(graphs.build(job.network, job.seed).nodes for job in experiment.configs)
+    nodes = min(build(job.network.graph, job.seed).nodes for job in experiment.configs)
     arguments = [] if config is None else [f"./{config}" if str(config).startswith("-") else str(config)]
     if output is not None:
         arguments += ["-o", str(output)]
     for override in overrides:
         arguments += ["--set", override]
-    job = Job(
+    for extension in extensions:
+        arguments += ["--extension", extension]
+    job = BatchJob(
         name=experiment.name,
         arguments=tuple(arguments),
         ranks=min(nodes, ranks or nodes),
@@ -88,8 +93,9 @@ def submit(
 @config_argument
 @output_option
 @set_option
+@extension_option
 @debug_option
-def status(config: Path | None, output: Path | None, overrides: tuple[str, ...]) -> int:
+def status(config: Path | None, output: Path | None, overrides: tuple[str, ...], extensions: tuple[str, ...]) -> int:
     """How far each configuration of CONFIG is: done, running, stopped, failed, missing.
 
     It looks at the files only. "running": a process of this host is writing, or, on another host, the files have changed
@@ -100,13 +106,13 @@ def status(config: Path | None, output: Path | None, overrides: tuple[str, ...])
     dpadmm status my.toml
     """
     from dpadmm_mpi.cli.run import targets
-    from dpadmm_mpi.config.files import load
-    from dpadmm_mpi.config.options import fingerprint
+    from dpadmm_mpi.methods.base import fingerprint
     from dpadmm_mpi.reports.live import duration, look
     from dpadmm_mpi.reports.tables import aligned
+    from dpadmm_mpi.storage.experiments import load
 
     rows, states = [], []
-    for job, path in targets(load(config or quickstart(), overrides), output):
+    for job, path in targets(load(config or quickstart(), overrides, extensions=extensions), output):
         state, run, iteration, left = "missing", "-", "-", "-"
         if path.exists():
             try:

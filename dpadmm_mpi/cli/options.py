@@ -1,5 +1,6 @@
 """What several commands share: options, arguments, and how an error is said."""
 
+import logging
 import sys
 import traceback
 from pathlib import Path
@@ -22,9 +23,25 @@ debug_option = click.option(
 set_option = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as in --set privacy.alpha=2."
 )
+extension_option = click.option(
+    "--extension", "extensions", multiple=True, metavar="FILE", help="A Python file with classes of your own, as in mine.py."
+)
 only_option = click.option("--only", metavar="NAME", help="One variant of the file, by its name.")
 config_argument = click.argument("config", required=False, type=click.Path(path_type=Path))
 result_files = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+
+
+class _Notes(logging.Handler):
+    """What the library logs, as notes on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"dpadmm: note: {record.getMessage()}", file=sys.stderr, flush=True)
+
+
+def log_to_stderr() -> None:
+    logger = logging.getLogger("dpadmm_mpi")
+    logger.setLevel(logging.INFO)
+    logger.handlers = [_Notes()]
 
 
 def speak(error: BaseException, who: str = "dpadmm") -> None:

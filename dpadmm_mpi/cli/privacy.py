@@ -29,25 +29,20 @@ def audit(file: Path, candidates: int, node: int | None, record: int | None, out
     dpadmm run my.toml --set record.trajectory=true --set runs=50 -o my.h5
     dpadmm audit my.h5 -o audit.png
     """
-    from dpadmm_mpi.config.files import load
-    from dpadmm_mpi.config.options import CURATED, STAR
-    from dpadmm_mpi.methods.curated import audit as curated
-    from dpadmm_mpi.methods.decentralised import audit as decentralised
-    from dpadmm_mpi.methods.star import audit as star
+    from dpadmm_mpi.audit.exact import audit as examine
     from dpadmm_mpi.reports.tables import aligned, number
+    from dpadmm_mpi.storage.result import account_column, accounts
 
-    method = load(file).configs[0].algorithm.method
-    family = star if method in STAR else curated if method in CURATED else decentralised
-    report = family.audit(file, candidates, node, record)
+    report = examine(file, candidates, node, record)
+    names = {name: account_column(report.result, name) for name, _ in accounts(report.result)}
     rows = []
     for k, i in enumerate(report.nodes):
-        accounts = {name: report.result[f"privacy/node_{name}"][-1, i] for name in family.ACCOUNTS}
+        totals = {name: report.result[f"privacy/node_{name}"][-1, i] for name in names}
         typical = report.losses[k, :, -1].max(axis=1).mean()
-        allowed = accounts[family.AGAINST]
+        allowed = totals[report.against]
         share = f"{report.worst[k] / allowed:.0%}" if allowed > 0.0 else "-"
-        rows.append([str(i), *map(number, (report.worst[k], typical, *accounts.values())), share])
-    names = family.ACCOUNTS
-    print(aligned(["node", "worst loss", "mean over runs", *names.values(), f"worst / {names[family.AGAINST]}"], rows))
+        rows.append([str(i), *map(number, (report.worst[k], typical, *totals.values())), share])
+    print(aligned(["node", "worst loss", "mean over runs", *names.values(), f"worst / {names[report.against]}"], rows))
     runs, pairs = report.losses.shape[1], report.losses.shape[3]
     print(f"{runs} runs, {pairs} neighbouring data sets per node")
     if output is not None:

@@ -2,9 +2,10 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
-from dpadmm_mpi.engine.loop import in_words
+from dpadmm_mpi.engine.simulation import in_words
 from dpadmm_mpi.methods.base import Plan
 
 LINE_SECONDS = 10.0  # between plain lines
@@ -14,13 +15,13 @@ class Progress:
     """Watches one configuration on rank 0."""
 
     def __init__(self) -> None:
-        self._plan: Plan | None = None
+        self._plan: Plan[Any] | None = None
         self._bar: Any = None
         self._last_line = time.monotonic()
 
-    def begin(self, plan: Plan) -> None:
+    def begin(self, plan: Plan[Any]) -> None:
         self._plan = plan
-        account = plan.accounts[-1] if plan.graph.has_hub else plan.accounts[0]
+        account = plan.accounts[-1] if plan.topology.has_hub else plan.accounts[0]
         self._spent, self._unit = account.values, "P" if account.delta is None else "epsilon"
         for note in plan.notes:
             print(f"dpadmm: note: {note}", file=sys.stderr, flush=True)
@@ -30,7 +31,7 @@ class Progress:
             total = plan.config.runs * plan.config.iterations
             self._bar = tqdm(total=total, desc=plan.config.name, unit="it", leave=False, dynamic_ncols=True)
 
-    def row(self, runs: range, iteration: int, values: dict[str, Any]) -> None:
+    def row(self, runs: range, iteration: int, values: Mapping[str, Any]) -> None:
         assert self._plan is not None
         config = self._plan.config
         done = runs.start * config.iterations + len(runs) * iteration

@@ -3,16 +3,19 @@
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, only_option, quickstart, set_option, speak
-from dpadmm_mpi.engine.several import Job, Manner, run_all
+from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, set_option, speak
 from dpadmm_mpi.errors import InputError
 
 if TYPE_CHECKING:
     from dpadmm_mpi.config.files import Experiment
+    from dpadmm_mpi.engine.loop import Manner
+    from dpadmm_mpi.engine.several import Job
+    from dpadmm_mpi.methods.base import Config
+    from dpadmm_mpi.parallel.transport import Transport
     from dpadmm_mpi.storage.result import Result
 
 BUSY = 0.9  # share of their time that ranks have to do, from which nothing else need be advised
@@ -51,9 +54,11 @@ def _walltime(_context: click.Context, _option: click.Parameter, text: str | Non
 @click.option("--selftest", is_flag=True, help="Only check that the ranks reach each other and hold the same things.")
 @click.option("--serial", is_flag=True, help="One process without MPI, whatever the launcher says.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="BLAS threads per rank. Default: 1.")
+@extension_option
 @debug_option
 def run(
     config: Path | None,
+    *,
     output: Path | None,
     overrides: tuple[str, ...],
     only: str | None,
@@ -65,6 +70,7 @@ def run(
     selftest: bool,
     serial: bool,
     threads: int,
+    extensions: tuple[str, ...],
 ) -> int:
     """Run CONFIG, a TOML file (or a result file, again); without CONFIG, the quickstart.
 
@@ -77,6 +83,9 @@ def run(
     mpiexec -n 5 dpadmm run configs/quickstart.toml --set privacy.alpha=2
     mpiexec -n 5 dpadmm run my.toml --resume --walltime 3:55:00
     """
+    from dpadmm_mpi.cli.progress import Progress
+    from dpadmm_mpi.engine.loop import Manner
+    from dpadmm_mpi.engine.several import Crew
     from dpadmm_mpi.engine.stopping import Stopper
     from dpadmm_mpi.parallel.collective import guard, on_root
     from dpadmm_mpi.parallel.mpi import connect
@@ -88,19 +97,20 @@ def run(
         stopper.install()
     transport = connect(serial)
     with guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")):
+        wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
+        load_everywhere(transport, wanted)
         if selftest:
             from dpadmm_mpi.engine.selftest import examine
 
-            examine(transport, config or quickstart(), overrides, only)
+            examine(transport, wanted.configs, click.echo)
             return 0
         manner = Manner(force, resume, threads)
-        jobs = on_root(transport, lambda: _jobs(config or quickstart(), output, overrides, only, index, manner))
-        wanted = 1 if pack is None else pack or transport.size
+        jobs = on_root(transport, lambda: _jobs(wanted, manner))
         if jobs:
-            groups = min(wanted, transport.size, len(jobs))
+            groups = min(1 if pack is None else pack or transport.size, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
                 click.echo(f"dpadmm: note: {advice}", err=True)
-            results, ended = run_all(jobs, groups, transport, manner, stopper, spare=pack is not None)
+            results, ended = Crew(transport, manner, stopper, Progress).run_all(jobs, groups, spare=pack is not None)
             if results and transport.rank == 0:
                 _conclude(results)
             if ended is not None:
@@ -108,17 +118,43 @@ def run(
     return 0
 
 
-def _jobs(
-    source: Path, output: Path | None, overrides: tuple[str, ...], only: str | None, index: int | None, manner: Manner
-) -> list[Job]:
+class Wanted(NamedTuple):
+    """What the command line asks for."""
+
+    source: Path
+    output: Path | None
+    overrides: tuple[str, ...]
+    only: str | None
+    index: int | None
+    extensions: tuple[str, ...]
+
+    def experiment(self) -> "Experiment[Config]":
+        from dpadmm_mpi.storage.experiments import load
+
+        return load(self.source, self.overrides, self.only, self.extensions)
+
+    def configs(self) -> "list[Config]":
+        return self.experiment().configs
+
+
+def load_everywhere(transport: "Transport", wanted: Wanted) -> None:
+    """Every rank imports the extensions, which must be the same files: configurations travel as objects of their classes."""
+    from dpadmm_mpi.config.extensions import load
+    from dpadmm_mpi.parallel.collective import agree, on_root
+    from dpadmm_mpi.storage.experiments import extensions_of
+
+    loaded = on_root(transport, lambda: extensions_of(wanted.source, wanted.extensions))
+    if loaded:
+        agree(transport, lambda: load(loaded))
+
+
+def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
     """What is left to do; what cannot be done is found before any work is."""
-    from dpadmm_mpi.config.files import load
     from dpadmm_mpi.methods.base import make_plan
     from dpadmm_mpi.storage.atomic_file import refuse_existing
     from dpadmm_mpi.storage.resume import is_finished
 
-    experiment = load(source, overrides, only)
-    jobs = targets(experiment, output, index)
+    jobs = targets(wanted.experiment(), wanted.output, wanted.index)
     if manner.resume:
         finished = [job for job in jobs if is_finished(job.path, job.config)]
         for job in finished:
@@ -127,7 +163,7 @@ def _jobs(
     for _, path in jobs:
         if not manner.resume:
             refuse_existing(path, manner.force)
-            if path.exists() and path.samefile(source):
+            if path.exists() and path.samefile(wanted.source):
                 raise InputError(f"-o {path}: this is the configuration itself; choose another place")
     if len(jobs) > 1:  # a variant that cannot work is found before the first one runs
         for config, _ in jobs:
@@ -138,9 +174,10 @@ def _jobs(
     return jobs
 
 
-def targets(experiment: "Experiment", output: Path | None, index: int | None = None) -> list[Job]:
+def targets(experiment: "Experiment[Config]", output: Path | None, index: int | None = None) -> "list[Job]":
     """The configurations, or one of them by its number, each with the file that it writes."""
     from dpadmm_mpi.config.files import slug
+    from dpadmm_mpi.engine.several import Job
 
     configs = experiment.configs
     one_file = output is not None and output.suffix in (".h5", ".hdf5")
@@ -158,9 +195,9 @@ def targets(experiment: "Experiment", output: Path | None, index: int | None = N
     return [Job(configs[0], output)]
 
 
-def advice_to_pack(jobs: list[Job], ranks: int) -> str | None:
+def advice_to_pack(jobs: "list[Job]", ranks: int) -> str | None:
     """Where ranks with fewer nodes would wait for those with more, and there are enough variants to keep all busy."""
-    nodes = max(job.config.network.nodes or 0 for job in jobs)
+    nodes = max(job.config.network.graph.size for job in jobs)
     most = -(-nodes // ranks)
     if not 1 < ranks <= min(len(jobs), nodes) or nodes > BUSY * ranks * most:
         return None

@@ -17,7 +17,7 @@ RESUME = 75  # exit code of a run that was stopped with a checkpoint
 
 
 @dataclass(frozen=True)
-class Job:
+class BatchJob:
     name: str
     arguments: tuple[str, ...]  # of `dpadmm run`
     ranks: int
@@ -40,9 +40,9 @@ class Job:
 class Scheduler:
     submit: str  # its command, which reads a script from standard input
     warning: int  # seconds before the limit at which the run is told to stop
-    header: Callable[[Job], list[str]]
+    header: Callable[[BatchJob], list[str]]
     index: str  # the array's number for this job, counted from 0
-    again: Callable[[Job], list[str]]  # what to do after exit code 75
+    again: Callable[[BatchJob], list[str]]  # what to do after exit code 75
     before: tuple[str, ...] = ()
     watches_clock: bool = False  # the run itself, because the scheduler does not warn
 
@@ -51,7 +51,7 @@ def clock(seconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
 
 
-def _slurm(job: Job) -> list[str]:
+def _slurm(job: BatchJob) -> list[str]:
     number = "%A_%a" if job.is_array else "%j"
     return [
         f"#SBATCH --job-name={job.label}",
@@ -67,7 +67,7 @@ def _slurm(job: Job) -> list[str]:
     ]
 
 
-def _pbs(job: Job) -> list[str]:
+def _pbs(job: BatchJob) -> list[str]:
     return [
         f"#PBS -N {job.label}",
         f"#PBS -l select={job.ranks}:ncpus=1:mpiprocs=1",
@@ -80,7 +80,7 @@ def _pbs(job: Job) -> list[str]:
     ]
 
 
-def _lsf(job: Job) -> list[str]:
+def _lsf(job: BatchJob) -> list[str]:
     array, number = (f"[1-{job.tasks}]", "%J_%I") if job.is_array else ("", "%J")
     minutes = -(-job.seconds // 60)
     return [
@@ -128,7 +128,7 @@ SCHEDULERS = {
 }
 
 
-def script(scheduler: str, job: Job) -> str:
+def script(scheduler: str, job: BatchJob) -> str:
     """The batch script of a job."""
     kind = SCHEDULERS[scheduler]
     if job.seconds < 2 * kind.warning:

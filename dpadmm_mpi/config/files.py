@@ -1,58 +1,95 @@
-"""From a TOML file, its variants, its sweep and `--set` to a list of configurations."""
+"""From a table with variants, a sweep and `--set` to a list of configurations.
+
+What a configuration consists of is not known here: a `Grammar` says it.
+"""
 
 import itertools
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from dpadmm_mpi.config.choices import CHOICES, perturbations
-from dpadmm_mpi.config.options import DECENTRALISED, GAUSSIAN, Config
-from dpadmm_mpi.config.reading import parse
+from dpadmm_mpi.config import extensions
+from dpadmm_mpi.config.extensions import Extension
+from dpadmm_mpi.config.options import Choice, Options, fields_of
+from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of
 from dpadmm_mpi.errors import InputError
 
-PATH_KEYS = (("data", "path"), ("data", "test_path"), ("network", "path"), ("problem", "map_path"))
-
-# Two ways to say the same thing: naming one leaves an inherited other behind.
-ALTERNATIVES = {
-    ("privacy", "alpha"): ("target", "target_account"),
-    ("privacy", "noise_std"): ("target", "target_account"),
-    ("privacy", "target"): ("alpha", "noise_std"),
-    ("data", "sizes"): ("split",),
-}
-NOISE_KEYS = ("perturbation", "alpha", "noise_std", "target", "target_account")
+R = TypeVar("R", bound=Options)
 
 
-def _is_shape_only(value: Any) -> bool:
-    """An alpha that says how it grows and leaves its size to a target, { ratio = 1.01 }."""
-    return isinstance(value, dict) and "first" not in value
+@dataclass(frozen=True)
+class Grammar(Generic[R]):
+    """What a configuration is made of."""
+
+    root: type[R]
+    parse: Callable[[Table, tuple[Extension, ...]], R]  # with the extensions that were loaded for it
+    ruling: Callable[[Table], Ruling | None]  # what the method of a table decides about the others; None: it has none
+    inherit: Callable[[Table, Table], Table]  # the first table as the second one inherits it; refuses what must be said
+    leaves_behind: Mapping[tuple[str, str], tuple[str, ...]]  # naming a key leaves these inherited ones of its section behind
+
+    @property
+    def sections(self) -> dict[str, type[Options]]:
+        return {f.name: f.type for f in fields_of(self.root) if is_section(f.type)}
 
 
-class Experiment(NamedTuple):
+class Experiment(NamedTuple, Generic[R]):
     name: str
-    configs: list[Config]
+    configs: list[R]
     collection: bool  # has variants or a sweep: its results are a folder
 
 
-def load(source: str | Path | dict[str, Any], overrides: Iterable[str] = (), only: str | None = None) -> Experiment:
-    """One configuration, or one per variant and point of the sweep."""
-    if isinstance(source, dict):
-        raw, folder, stem = _plain(source), Path.cwd(), "run"
-    else:
-        raw, folder, stem = _read(Path(source))
-    raw = {"name": stem} | raw
-    variants: Any = raw.pop("variant", None)
-    sweep: Any = raw.pop("sweep", {})
-    changes = [_parse_override(text) for text in overrides]
-    if variants is not None and not (isinstance(variants, list) and variants and all(isinstance(v, dict) for v in variants)):
-        raise InputError("variant: found something other than [[variant]] tables; write each as [[variant]]")
-    if not isinstance(sweep, dict):
-        raise InputError('sweep: found something other than a table; write [sweep] with lines like "privacy.alpha" = [1, 2]')
+class Source(NamedTuple):
+    """A table, and where it comes from."""
 
+    raw: Table
+    folder: Path
+    stem: str
+
+
+def read_table(path: Path, text: str | None = None) -> Source:
+    """A TOML file; or `text`, where the file is not one itself but holds one."""
+    where = str(path) if text is None else f"the configuration in {path}"
+    if text is None:
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such configuration file") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: cannot be read as a configuration ({error})") from None
+    try:
+        return Source(tomllib.loads(text), path.resolve().parent, path.stem)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{where}: not valid TOML: {error}") from None
+
+
+def from_python(table: Mapping[str, Any]) -> Source:
+    """A dictionary from Python as TOML would have it: numpy's numbers, paths and tuples are welcome."""
+    return Source(_plain(table), Path.cwd(), "run")
+
+
+def load_extensions(source: Source, more: Iterable[str] = ()) -> tuple[Extension, ...]:
+    """Import the extensions that a table names, and `more`, meant from the current folder."""
+    named = extensions.paths_in(source.raw.get("extensions", []), source.folder)
+    return extensions.load([*named, *extensions.paths_in(list(more), Path.cwd())])
+
+
+def configurations(
+    source: Source,
+    grammar: Grammar[R],
+    overrides: Iterable[str] = (),
+    only: str | None = None,
+    loaded: tuple[Extension, ...] = (),
+) -> Experiment[R]:
+    """One configuration, or one per variant and point of the sweep."""
+    raw = {"name": source.stem} | {key: value for key, value in source.raw.items() if key != "extensions"}
+    variants, sweep = _variants_and_sweep(raw)
+    changes = [_parse_override(text) for text in overrides]
     axes = {key: values for key, values in _sweep_axes(sweep).items() if key not in {key for key, _ in changes}}
     names: list[str] = []
-    configs: list[Config] = []
+    configs: list[R] = []
     for index, variant in enumerate(variants or ({},)):
         if variants and "name" not in variant:
             raise InputError(f"variant[{index}].name: missing; every [[variant]] needs a name of its own")
@@ -61,7 +98,7 @@ def load(source: str | Path | dict[str, Any], overrides: Iterable[str] = (), onl
             # What one place says must agree with itself; only what it inherits is left behind.
             merged = raw
             for table in (variant, _nested(settings), _nested(changes)):
-                merged = _overlay(merged, table)
+                merged = _overlay(merged, table, grammar)
             if settings and not any(key == "name" for key, _ in changes):
                 merged["name"] = f"{merged['name']}, " + ", ".join(f"{k.split('.')[-1]}={_brief(v)}" for k, v in settings)
             name = str(merged["name"])
@@ -73,7 +110,7 @@ def load(source: str | Path | dict[str, Any], overrides: Iterable[str] = (), onl
             if only is not None and only not in (name, variant.get("name")):
                 continue
             try:
-                configs.append(parse(_with_absolute_paths(merged, folder)))
+                configs.append(grammar.parse(_with_absolute_paths(merged, source.folder, grammar), loaded))
             except InputError as error:
                 raise InputError(f"{label}{error}") from None
     if only is not None and not configs:
@@ -82,32 +119,23 @@ def load(source: str | Path | dict[str, Any], overrides: Iterable[str] = (), onl
     return Experiment(str(raw["name"]), configs, collection=bool(variants or axes))
 
 
+def _variants_and_sweep(raw: Table) -> tuple[list[Table] | None, Table]:
+    variants: Any = raw.pop("variant", None)
+    sweep: Any = raw.pop("sweep", {})
+    if variants is not None and not (isinstance(variants, list) and variants and all(isinstance(v, dict) for v in variants)):
+        raise InputError("variant: found something other than [[variant]] tables; write each as [[variant]]")
+    if not isinstance(sweep, dict):
+        raise InputError('sweep: found something other than a table; write [sweep] with lines like "privacy.alpha" = [1, 2]')
+    return variants, sweep
+
+
 def slug(name: str) -> str:
     """A file name for a configuration's name."""
     return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip("-.") or "run"
 
 
-def _read(path: Path) -> tuple[dict[str, Any], Path, str]:
-    if path.suffix in (".h5", ".hdf5"):
-        from dpadmm_mpi.storage.result import load as load_result
-
-        text, where = load_result(path).config_text, f"the configuration in {path}"
-    else:
-        try:
-            text, where = path.read_text(encoding="utf-8-sig"), str(path)
-        except FileNotFoundError:
-            raise InputError(f"{path}: no such configuration file") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: cannot be read as a configuration ({error})") from None
-    try:
-        return tomllib.loads(text), path.resolve().parent, path.stem
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{where}: not valid TOML: {error}") from None
-
-
 def _plain(value: Any) -> Any:
-    """A dictionary from Python as TOML would have it: numpy's numbers, paths and tuples are welcome."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
@@ -127,7 +155,7 @@ def _parse_override(text: str) -> tuple[str, Any]:
         return key, value.strip()  # a word without quotes
 
 
-def _sweep_axes(sweep: dict[str, Any], prefix: str = "") -> dict[str, list[Any]]:
+def _sweep_axes(sweep: Table, prefix: str = "") -> dict[str, list[Any]]:
     """Dotted keys, quoted or not, to their lists."""
     axes: dict[str, list[Any]] = {}
     for key, value in sweep.items():
@@ -140,9 +168,9 @@ def _sweep_axes(sweep: dict[str, Any], prefix: str = "") -> dict[str, list[Any]]
     return axes
 
 
-def _nested(settings: list[tuple[str, Any]]) -> dict[str, Any]:
+def _nested(settings: list[tuple[str, Any]]) -> Table:
     """Dotted keys as tables; of two settings of one key the later one counts."""
-    tables: dict[str, Any] = {}
+    tables: Table = {}
     for key, value in settings:
         section, _, name = key.partition(".")
         if name:
@@ -155,70 +183,85 @@ def _nested(settings: list[tuple[str, Any]]) -> dict[str, Any]:
     return tables
 
 
-def _overlay(base: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+def _overlay(base: Table, extra: Table, grammar: Grammar[R]) -> Table:
     """`extra` on top of `base`, key by key within a section.
 
     An inherited key that a new choice gives no meaning to is left behind: a variant with method = "admm" does not
     inherit the gamma of "r-admm", and one with method = "ps-admm" neither the graph nor another kind of noise.
     """
-    base = _without_strange_noise(base, extra)
+    base = grammar.inherit(base, extra)
     merged = dict(base)
     for name in dict.fromkeys([*base, *extra]):
         table, inherited = extra.get(name, {}), base.get(name)
         if isinstance(table, dict) and isinstance(inherited, dict):
-            kept = {key: value for key, value in inherited.items() if not _left_behind(name, key, value, extra)}
-            merged[name] = kept | table
+            merged[name] = _without_alternatives(name, inherited, table, grammar) | table
         elif name in extra:
             merged[name] = table
+    before, after = grammar.ruling(base), grammar.ruling(merged)
+    for name, cls in grammar.sections.items():
+        if before is not None and after is not None and isinstance(merged.get(name), dict) and isinstance(base.get(name), dict):
+            said = extra.get(name) if isinstance(extra.get(name), dict) else {}
+            merged[name] = _with_meaning(name, cls, (base[name], before), (merged[name], after), said or {})
     return merged
 
 
-def _without_strange_noise(base: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """`base` without noise that the method of `extra` does not take. Noise is never lost without a word: a method that has
-    none by its definition is one, and so is a method that cannot do without; any other must say what it takes instead.
-    """
-    method, privacy = _entry(extra, "algorithm", "method"), base.get("privacy")
-    if not isinstance(method, str) or not isinstance(privacy, dict):
-        return base
-    inherited = privacy.get("perturbation")
-    if inherited is None and _entry(base, "algorithm", "method") in GAUSSIAN:
-        inherited = "gaussian"
-    if inherited in (None, "none") or inherited in perturbations(method):
-        return base
-    if method in DECENTRALISED and _entry(extra, "privacy", "perturbation") is None:
-        raise InputError(
-            f'privacy.perturbation: "{inherited}" is inherited, but {method} does not take it; say what it takes, or '
-            'perturbation = "none" for a run without noise'
-        )
-    return {**base, "privacy": {key: value for key, value in privacy.items() if key not in NOISE_KEYS}}
+def _without_alternatives(section: str, inherited: Table, table: Table, grammar: Grammar[R]) -> Table:
+    """Of two ways to say the same thing, naming one leaves an inherited other behind."""
+    left = {
+        key
+        for new, value in table.items()
+        for key in grammar.leaves_behind.get((section, new), ())
+        if key in inherited and not _is_shape_only(value) and not _is_shape_only(inherited[key])
+    }
+    return {key: value for key, value in inherited.items() if key not in left}
 
 
-def _entry(raw: dict[str, Any], section: str, key: str) -> Any:
-    table = raw.get(section)
-    return table.get(key) if isinstance(table, dict) else None
+def _is_shape_only(value: Any) -> bool:
+    """A schedule that says how it grows and leaves its size to a target, { ratio = 1.01 }."""
+    return isinstance(value, dict) and "first" not in value
 
 
-def _left_behind(section: str, key: str, inherited: Any, extra: dict[str, Any]) -> bool:
-    table = extra.get(section, {})
-    for new, value in table.items():
-        alternatives = ALTERNATIVES.get((section, new), ())
-        if key in alternatives and not _is_shape_only(value) and not _is_shape_only(inherited):
-            return True
-    if f"{section}.{key}" not in CHOICES:
-        return False
-    selector, takers = CHOICES[f"{section}.{key}"]
-    choice = _entry(extra, *selector.split("."))
-    return isinstance(choice, str) and choice not in takers
+def _with_meaning(
+    section: str, cls: type[Options], before: tuple[Table, Ruling], after: tuple[Table, Ruling], said: Table
+) -> Table:
+    """The section without inherited keys that had a meaning before, and have none any more."""
+    table = dict(after[0])
+    for f in fields_of(cls):
+        takes = after[1].takes.get(f"{section}.{f.name}")
+        if isinstance(f.role, Choice) and takes is not None and f.name in table and f.name not in said:
+            chosen = f.role.registry.find(table[f.name]) if isinstance(table[f.name], str) else None
+            if chosen is not None and not issubclass(chosen, takes):
+                del table[f.name]
+    known_before, known = keys_of(cls, section, *before), keys_of(cls, section, table, after[1])
+    if known is None:
+        return table
+    had_meaning = list(before[0]) if known_before is None else known_before
+    return {key: value for key, value in table.items() if key in said or key in known or key not in had_meaning}
 
 
-def _with_absolute_paths(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _with_absolute_paths(raw: Table, folder: Path, grammar: Grammar[R]) -> Table:
     """Relative paths are meant from the configuration's folder; absolute, they can be run again from anywhere."""
     raw = dict(raw)
-    for section, key in PATH_KEYS:
+    for section, cls in grammar.sections.items():
         table = raw.get(section)
-        if isinstance(table, dict) and isinstance(table.get(key), str):
-            raw[section] = {**table, key: str((folder / Path(table[key]).expanduser()).resolve())}
+        if isinstance(table, dict):
+            for key in path_keys(cls):
+                if isinstance(table.get(key), str):
+                    table = {**table, key: str((folder / Path(table[key]).expanduser()).resolve())}
+            raw[section] = table
     return raw
+
+
+def path_keys(cls: type[Options]) -> set[str]:
+    """The keys of a section that name files, whatever is chosen."""
+    found = set()
+    for f in fields_of(cls):
+        if f.is_path:
+            found.add(f.name)
+        inner = f.role.registry.items() if isinstance(f.role, Choice) else getattr(f.role, "candidates", list)()
+        for _, alternative in inner:
+            found |= path_keys(alternative)
+    return found
 
 
 def _brief(value: Any) -> str:

@@ -1,152 +1,160 @@
-"""The configuration: typed and frozen. What a choice takes, and with which default, is in choices.py.
+"""Options: a frozen class whose fields are the keys of a section, with type, default and limits.
 
-`Config` is one experiment. Checking what a user wrote is parsing.py's business; reading TOML files, variants, sweeps and
-`--set` is configfile.py's.
+A field may itself be a choice among registered classes; the keys of what was chosen lie in the same section, beside it:
+
+    class Network(Options):
+        graph: Annotated[Graph, Choice(graphs)] = Ring()
+
+reads `[network] graph = "small-world", nodes = 20, rewiring = 0.2`.
 """
 
-import hashlib
-from typing import Annotated, Any, Literal, get_args
+from abc import ABCMeta
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, dataclass_transform, get_args, get_origin
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, StructMeta
+
+from dpadmm_mpi.registry import Registry
 
 Positive = Annotated[float, Meta(gt=0)]
 Moderate = Annotated[float, Meta(ge=1e-30, le=1e30)]  # its squares and what is made of them stay numbers
 NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
+Delta = Annotated[float, Meta(ge=1e-30, lt=1)]
 Count = Annotated[int, Meta(ge=1)]
-
-
-class Geometric(Struct, frozen=True, forbid_unknown_fields=True):
-    """first * ratio**(k-1) in the k-th data step. `first` is left out where calibration finds it."""
-
-    ratio: Positive
-    first: Positive | None = None
-
-
-# One value, a geometric law, a list over data steps, or a list over nodes of these; see schedules.py.
-Schedule = Positive | Geometric | list[Positive | Geometric | list[Positive]]
-
-FileSource = Literal["npz", "csv", "libsvm", "hdf5"]
-NamedSource = Literal["adult", "a9a", "a8a", "ijcnn1", "bio_train"]
-Graph = Literal[
-    "ring", "path", "complete", "star", "grid", "random", "regular", "small-world", "scale-free", "edges"
-]  # fmt: skip
-DecentralisedName = Literal["admm", "m-admm", "r-admm", "mr-admm"]
-StarName = Literal["star-admm", "s-admm", "ps-admm"]
-CuratedName = Literal["gl-admm", "gl-acc-admm", "dp-admm", "dp-acc-admm"]
-PerturbationName = Literal["none", "dual", "penalty", "objective", "primal", "gaussian"]
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Name = Annotated[str, Meta(min_length=1)]
 Auto = Literal["auto"]
-Step = Literal["drop-missing", "one-hot", "scale-columns", "scale-rows"]
-
-FILE_SOURCES = get_args(FileSource)
-NAMED_SOURCES = get_args(NamedSource)
-SCHEDULES = ("algorithm.eta", "algorithm.theta", "privacy.alpha")
-DEFAULT_TRAIN = 0.8  # of the records, where no test file is given
-PRIVATE = ("dual", "penalty", "objective", "primal")
-DECENTRALISED = get_args(DecentralisedName)
-STAR = get_args(StarName)
-CURATED = get_args(CuratedName)
-HUB = (*STAR, *CURATED)  # a server or curator in the middle, every node talks to it alone
-GAUSSIAN = ("ps-admm", "dp-admm", "dp-acc-admm")  # methods whose definition has Gaussian noise
 
 
-class Data(Struct, frozen=True, forbid_unknown_fields=True):
-    source: NamedSource | FileSource | Literal["synthetic"] = "synthetic"
-    train: Count | Fraction | None = None  # records for training, a count or a fraction; the rest is for testing
-    split: Literal["even", "uneven", "by-label", "sizes"] = "even"
-    sizes: list[Count] | None = None  # records of each node
-    concentration: Positive | None = None  # of the Dirichlet law of the sizes; smaller is more uneven
-    skew: Annotated[float, Meta(ge=0, le=1)] | None = None  # share of each shard that is dealt in order of the labels
-    path: str | None = None
-    test_path: str | None = None
-    label: str | None = None  # the label's column in a csv file with a header
-    positive: str | int | float | None = None  # the label that means +1, where the labels are not -1 and +1
-    categorical: list[str] | None = None  # csv columns that are categories although they look like numbers
-    preprocess: list[Step] | None = None  # in this order
-    records: Count | None = None
-    features: Count | None = None
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
+class OptionsMeta(StructMeta, ABCMeta):
+    """Every subclass is frozen and takes keywords only, without saying so again."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **settings: Any) -> "OptionsMeta":
+        settings = {"frozen": True, "kw_only": True, "forbid_unknown_fields": True, **settings}
+        return super().__new__(mcls, name, bases, namespace, **settings)
 
 
-class Network(Struct, frozen=True, forbid_unknown_fields=True):
-    graph: Graph | None = None
-    nodes: Count | None = None
-    degree: Count | None = None  # of a regular graph; neighbours in a small world; links of a new node in a scale-free one
-    probability: Fraction | None = None  # of each edge of a random graph
-    rewiring: Annotated[float, Meta(ge=0, le=1)] | None = None  # probability, of a small world's edges
-    path: str | None = None
+class Options(Struct, metaclass=OptionsMeta):
+    """Base of everything that a configuration can choose or set."""
+
+    def check(self) -> None:
+        """Refuse values that do not go together, by InputError with the key; called once all are known."""
 
 
-class Problem(Struct, frozen=True, forbid_unknown_fields=True):
-    loss: Literal["logistic", "huber"] = "logistic"
-    width: Positive | None = None  # h of the Huber-smoothed hinge
-    C: Positive | None = None
-    rho: Positive | None = None
-    reg: NonNegative | None = None  # star: g(z) = reg ||z||^2
-    lambda1: NonNegative | None = None  # curated: weight of the term in A f
-    regulariser: Literal["l1", "l2"] | None = None  # lambda1 ||w||_1, or lambda1 ||w||^2 / 2
-    map: Literal["graphical-lasso", "identity", "file"] | None = None  # A = [W; I] | I | from a file
-    map_path: str | None = None
-    sparsity: Positive | None = None  # penalty of the graphical lasso that gives W
+@dataclass(frozen=True)
+class Choice:
+    """Marks a field that names one of the registered classes; its options lie beside it, in the same section."""
+
+    registry: Registry[Any]
 
 
-class Algorithm(Struct, frozen=True, forbid_unknown_fields=True):
-    method: DecentralisedName | StarName | CuratedName = "admm"
-    eta: Schedule | Auto | None = None  # decentralised: penalty; star and curated: step size
-    theta: Schedule | None = None
-    gamma: NonNegative | Auto | None = None
-    rho: Positive | None = None  # star and curated: penalty
-    inner_steps: Count | None = None  # S of the stochastic methods
-    averaging: Literal["uniform", "extrapolated"] | None = None  # of the inner iterates; the papers' is extrapolated
-    u0: Literal["zero", "as-printed"] | None = None
-    restart: bool | None = None  # of the momentum, when the residual grows
-    init: Literal["random", "zero"] | None = None
+@dataclass(frozen=True)
+class Choices:
+    """Marks a field that lists registered classes, each by its name or as a table with the name under `key`."""
+
+    registry: Registry[Any]
+    key: str
 
 
-class Privacy(Struct, frozen=True, forbid_unknown_fields=True):
-    perturbation: PerturbationName | None = None
-    alpha: Schedule | None = None
-    noise_std: Moderate | None = None  # gaussian: standard deviation of the noise on a gradient
-    target: Moderate | None = None  # total privacy of the worst node, which the noise is calibrated to
-    target_account: Literal["bound", "tight", "epsilon", "paper", "sound"] | None = None  # what the target is a value of
-    delta: Annotated[float, Meta(ge=1e-30, lt=1)] = 1e-5
-    allow_unproven: bool | None = None  # run although the theorem's condition fails; the bound is then marked not proven
+@dataclass(frozen=True)
+class Part:
+    """Marks a field whose options lie in the same section and whose class a choice of another section decides on."""
+
+    candidates: Callable[[], Iterable[tuple[str, "type[Options]"]]]  # that choice's names, and the class with each
 
 
-class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    every: Count = 1
-    trajectory: bool = False
-    checkpoint: Count = 50  # iterations after which the log is on disk, and a checkpoint due
-    optimum: bool = False  # solve the centralised problem too and record the distance to it
+@dataclass(frozen=True)
+class File:
+    """Marks a key that names a file, meant from the configuration's folder."""
 
 
-class Config(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(min_length=1)] = "run"
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
-    runs: Count = 1
-    iterations: Count = 50
-    data: Data = Data()
-    network: Network = Network()
-    problem: Problem = Problem()
-    algorithm: Algorithm = Algorithm()
-    privacy: Privacy = Privacy()
-    record: Record = Record()
+FilePath = Annotated[str, File()]
 
 
-def to_toml(config: Config) -> str:
-    """The resolved configuration as TOML text; parsing it gives the same configuration."""
-    import tomli_w
+@dataclass(frozen=True)
+class Field:
+    """One key of a section."""
 
-    return tomli_w.dumps(_without_none(msgspec.to_builtins(config)))
+    name: str
+    type: Any
+    default: Any  # msgspec.NODEFAULT: it is needed
+    role: Choice | Choices | Part | None  # None: a plain value
+    is_path: bool
+
+    @property
+    def required(self) -> bool:
+        return self.default is msgspec.NODEFAULT
 
 
-def fingerprint(config: Config) -> str:
-    return hashlib.sha256(to_toml(config).encode()).hexdigest()
+@cache
+def fields_of(cls: type[Options]) -> tuple[Field, ...]:
+    """The keys of a class of options, in their order."""
+    found = []
+    for field in msgspec.structs.fields(cls):
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        marks = list(_marks(field.type))
+        role = next((mark for mark in marks if isinstance(mark, Choice | Choices | Part)), None)
+        found.append(Field(field.name, field.type, default, role, any(isinstance(mark, File) for mark in marks)))
+    return tuple(found)
 
 
-def _without_none(value: Any) -> Any:
+def _marks(kind: Any) -> Iterator[object]:
+    """What Annotated says of a type, or of the parts of a union."""
+    if get_origin(kind) is Annotated:
+        yield from kind.__metadata__
+        kind = get_args(kind)[0]
+    if get_args(kind) and get_origin(kind) is not list:
+        for part in get_args(kind):
+            yield from _marks(part)
+
+
+def names_in(options: Options) -> Iterator[tuple[str, Options, Registry[Any]]]:
+    """Every choice that was made: its key, what was chosen, and among what."""
+    for field in fields_of(type(options)):
+        value = getattr(options, field.name)
+        if isinstance(field.role, Choice):
+            yield field.name, value, field.role.registry
+            yield from names_in(value)
+        elif isinstance(field.role, Choices):
+            for each in value or ():
+                yield field.name, each, field.role.registry
+        elif isinstance(value, Options):
+            yield from names_in(value)
+
+
+def to_table(options: Options) -> dict[str, Any]:
+    """The section as a plain table, from which the same options can be read; what is None is left out."""
+    table: dict[str, Any] = {}
+    for field in fields_of(type(options)):
+        value = getattr(options, field.name)
+        if isinstance(field.role, Choice):
+            table[field.name] = field.role.registry.name_of(type(value))
+            table |= to_table(value)
+        elif isinstance(field.role, Choices):
+            if value is not None:
+                table[field.name] = [_entry(each, field.role) for each in value]
+        elif isinstance(field.role, Part):
+            table |= to_table(value)
+        elif isinstance(value, Options):
+            table[field.name] = to_table(value)
+        elif value is not None:
+            table[field.name] = without_none(msgspec.to_builtins(value))
+    return table
+
+
+def _entry(options: Options, among: Choices) -> Any:
+    name, table = among.registry.name_of(type(options)), to_table(options)
+    return {among.key: name} | table if table else name
+
+
+def without_none(value: Any) -> Any:
+    """TOML has no word for nothing."""
     if isinstance(value, dict):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_none(item) for item in value]
-    return value
+        return {key: without_none(item) for key, item in value.items() if item is not None}
+    return [without_none(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Schedules of eta, theta and alpha: from what the configuration says to a value per data step and node.
+"""Schedules of eta, theta, gamma and alpha: from what the configuration says to a value per data step and node.
 
 What can be written:
     1.5                             the same for every node and step
@@ -7,18 +7,28 @@ What can be written:
     [{ first = ... }, 2.0, [...]]   one of the above per node
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from msgspec import Struct
 
-from dpadmm_mpi.config.options import Geometric
+from dpadmm_mpi.config.options import Positive
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.types import Array
 
-Array = NDArray[np.float64]
+
+class Geometric(Struct, frozen=True, forbid_unknown_fields=True):
+    """first * ratio**(k-1) in the k-th data step. `first` is left out where calibration finds it."""
+
+    ratio: Positive
+    first: Positive | None = None
 
 
-def expand(schedule: Any, steps: int, nodes: int, key: str) -> Array:
+# One value, a geometric law, a list over data steps, or a list over nodes of these.
+Schedule: TypeAlias = Positive | Geometric | list[Positive | Geometric | list[Positive]]
+
+
+def expand(schedule: Schedule, steps: int, nodes: int, key: str) -> Array:
     """Values of shape (steps, nodes); `key` names the schedule in errors. A missing `first` counts as 1."""
     if not isinstance(schedule, list):
         return np.repeat(_over_steps(schedule, steps, key)[:, None], nodes, axis=1)
@@ -31,7 +41,7 @@ def expand(schedule: Any, steps: int, nodes: int, key: str) -> Array:
     return np.stack([_over_steps(part, steps, f"{key}[{i}]") for i, part in enumerate(schedule)], axis=1)
 
 
-def is_ambiguous(schedule: Any, steps: int, nodes: int) -> bool:
+def is_ambiguous(schedule: Schedule | None, steps: int, nodes: int) -> bool:
     """A list of numbers with as many entries as nodes and as data steps."""
     return isinstance(schedule, list) and len(schedule) == steps == nodes and all(isinstance(v, int | float) for v in schedule)
 
@@ -44,6 +54,25 @@ def is_constant(values: Array) -> bool:
 def is_common(values: Array) -> bool:
     """Whether all nodes have the same value in every data step."""
     return bool(np.all(values == values[:, :1]))
+
+
+def has_size(schedule: Schedule | None) -> bool:
+    """Whether some part says how large it is, and not only how it grows."""
+    if isinstance(schedule, list):
+        return any(has_size(part) for part in schedule)
+    return schedule.first is not None if isinstance(schedule, Geometric) else schedule is not None
+
+
+def lacks_first(schedule: Schedule | None) -> bool:
+    """Whether some geometric part leaves its first value to calibration."""
+    if isinstance(schedule, Geometric):
+        return schedule.first is None
+    return isinstance(schedule, list) and any(lacks_first(part) for part in schedule)
+
+
+def refuse_lacking_first(schedule: Schedule | None, key: str) -> None:
+    if lacks_first(schedule):
+        raise InputError(f"{key}: the geometric schedule needs its first value, as {{ first = 1.0, ratio = 1.01 }}")
 
 
 def _over_steps(schedule: Any, steps: int, key: str) -> Array:

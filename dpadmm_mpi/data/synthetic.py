@@ -6,13 +6,11 @@ in [0, 1], rows scaled to norm at most 1, about a quarter of the labels positive
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.data.shard import Shard, row_norms
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.rng import Generator, Purpose, generator
-
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array
 
 ADULT_GROUPS = (8, 16, 7, 14, 6, 5, 2, 41)  # categories of Adult's categorical attributes; 6 continuous ones make 105
 SHARPNESS, OFFSET = 3.0, -2.0

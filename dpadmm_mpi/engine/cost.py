@@ -7,21 +7,21 @@ Right to a factor of two: scripts/bench/cost.py compares.
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.config.options import CURATED, DECENTRALISED
-from dpadmm_mpi.data.dataset import TEST_BLOCK, TEST_IN_MEMORY, Dataset, StoredDataset
+from dpadmm_mpi.data.dataset import TEST_BLOCK, TEST_IN_MEMORY, Dataset
+from dpadmm_mpi.data.sources import StoredSource
 from dpadmm_mpi.engine.machine import Machine
 from dpadmm_mpi.methods.base import Plan
-from dpadmm_mpi.problems import batched as batch
-from dpadmm_mpi.problems.local_problems import KEPT_FEATURES, SPARSE_SHARE, SPARSE_SIZE, TOGETHER, VECTORS
+from dpadmm_mpi.methods.curated.plan import CuratedPlan
+from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
+from dpadmm_mpi.methods.star.plan import StarPlan
+from dpadmm_mpi.problems import strategies
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN, IN_CACHE
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dpadmm_mpi.storage.layout import bytes_needed
+from dpadmm_mpi.types import Array, Ints
 
 SAMPLE = 256  # records that the density is taken from
 
@@ -57,7 +57,7 @@ PROCESS = 75e6  # Python with what every run loads
 COMPILER = 90e6  # numba
 
 
-class Rows(NamedTuple):
+class RecordShape(NamedTuple):
     """What the records look like as they come from their source."""
 
     density: float  # share of non-zeros
@@ -73,18 +73,15 @@ class Cost(NamedTuple):
     file: float  # bytes
 
 
-def look_at(dataset: Dataset) -> Rows:
+def look_at(dataset: Dataset[Any]) -> RecordShape:
     """From the first records of node 0."""
-    if isinstance(dataset, StoredDataset):
-        X = dataset.loader.shard(dataset.address(0)[:SAMPLE]).X
-    else:
-        X = dataset.loader.shard((0, SAMPLE, None)).X
+    X = dataset.sample(SAMPLE).X
     if isinstance(X, np.ndarray):
-        return Rows(np.count_nonzero(X) / X.size, sparse=False)
-    return Rows(X.nnz / (X.shape[0] * X.shape[1]), sparse=True)
+        return RecordShape(np.count_nonzero(X) / X.size, sparse=False)
+    return RecordShape(X.nnz / (X.shape[0] * X.shape[1]), sparse=True)
 
 
-def cost(plan: Plan, owner: Ints, rows: Rows, measure: Callable[[int], Machine]) -> Cost:
+def cost(plan: Plan[Any], owner: Ints, rows: RecordShape, measure: Callable[[int], Machine]) -> Cost:
     """The model. `owner` has the rank of every place; measure(runs) tells what passes for so many runs at a time take."""
     alone, runs = _Work(plan, owner, rows, measure(1)), len(plan.groups_of_runs[0])
     work = _Work(plan, owner, rows, measure(runs), runs, alone)
@@ -115,45 +112,45 @@ class _Work:
     """Seconds and bytes of every node, (N,), and of rank 0. B records, d features, `entries` numbers stored of a shard."""
 
     def __init__(
-        self, plan: Plan, owner: Ints, rows: Rows, machine: Machine, runs: int = 1, alone: "_Work | None" = None
+        self, plan: Plan[Any], owner: Ints, rows: RecordShape, machine: Machine, runs: int = 1, alone: "_Work | None" = None
     ) -> None:
         self.plan, self.rows, self.machine, self.runs = plan, rows, machine, runs
         self.alone = alone or self  # one run by itself: what is not shared
         self.B, self.d = plan.sizes.astype(np.float64), plan.features
         self.test_records = plan.total_records - float(self.B.sum())
-        method = plan.config.algorithm.method
         self.shared_call = machine.call / runs
-        self.decentralised, self.curated = method in DECENTRALISED, method in CURATED
-        self.noisy = plan.config.privacy.perturbation not in (None, "none")
-        self.exact = self.decentralised or method == "star-admm"
+        self.decentralised = isinstance(plan, NetworkPlan)
+        self.curated = isinstance(plan, CuratedPlan)
+        self.noisy = plan.config.is_noisy
+        self.exact = plan.solves_exactly
         d = self.d
         self.small = np.zeros(len(self.B), dtype=bool)
         self.sparse = np.full(len(self.B), rows.sparse)
-        if self.exact:  # solves.py
-            self.small = (d <= batch.SMALL_FEATURES) & (self.B * d * d <= batch.SMALL_WORK)
-            self.sparse |= (self.B * d >= SPARSE_SIZE) & (rows.density <= SPARSE_SHARE)
+        if self.exact:
+            self.small = strategies.is_small(self.B, d)
+            self.sparse |= strategies.becomes_sparse(self.B, d, rows.density)
             self.sparse &= ~self.small
-        self.kept = self.exact & ~self.small & (d <= np.minimum(self.B, KEPT_FEATURES))
+        self.kept = self.exact & ~self.small & strategies.keeps_factorisation(self.B, d)
         self.entries = self.B * d * np.where(self.sparse, rows.density, 1.0)
         self.together = np.ones(len(self.B))
         if runs == 1:
             hosted = np.bincount(owner)[owner[: len(self.B)]]
-            at_most = np.where(self.entries <= IN_CACHE, TOGETHER // (self.entries + VECTORS * self.B), 1.0)
+            at_most = np.where(self.entries <= IN_CACHE, strategies.solved_together(self.entries, self.B), 1.0)
             self.together = np.clip(at_most, 1.0, hosted)
-        self.inner_steps = plan.config.algorithm.inner_steps
+        inner = plan.settings.inner if isinstance(plan, StarPlan) else None
+        self.inner_steps = None if inner is None else inner.steps
         self.compiles = self.inner_steps is not None and find_spec("numba") is not None
 
     def node_step(self) -> Array:
         """One iteration, the mean over those that touch the records and those that do not."""
-        m, config = self.machine, self.plan.config
+        m = self.machine
         if self.curated:
             return self._gradient() + CALLS_NODE * self.shared_call
         if not self.decentralised:
             return self._solve() if self.inner_steps is None else self.alone._inner_loop(self.inner_steps)
-        recycles = config.algorithm.method in ("r-admm", "mr-admm")
         noise = (CALLS_NOISE * m.call + self.d * m.normal) if self.noisy else 0.0
-        vectors = (20 + 2 * self.plan.graph.degree[: len(self.B)]) * self.d * m.copy  # dual step, sums over the neighbours
-        return (self._solve() + noise) * (0.5 if recycles else 1.0) + vectors
+        vectors = (20 + 2 * self.plan.topology.degree[: len(self.B)]) * self.d * m.copy  # dual step, sums over the neighbours
+        return (self._solve() + noise) * self.plan.data_step_share + vectors
 
     def node_measure(self) -> Array:
         """The mean loss: at the node's own point, and with a server at the server's too."""
@@ -224,7 +221,7 @@ class _Work:
 
     def _small_solve(self) -> Array:
         m, d = self.machine, self.d
-        nodes_at_a_time = np.maximum(1.0, batch._CHUNK // (self.B * d))
+        nodes_at_a_time = strategies.nodes_in_a_chunk(self.B, d)
         return NEWTON_STEPS * (
             self._gradient()
             + 3.0 * self.B * m.record
@@ -259,15 +256,13 @@ class _Work:
         return float(test + solve + self.file_bytes() / max(1, self.plan.config.runs))
 
     def file_bytes(self) -> float:
-        from dpadmm_mpi.storage.layout import bytes_needed
-
         return float(bytes_needed(self.plan, {"state": (4 * self.plan.nodes, self.d)}))  # at most so many fields
 
     def _test_on_disk(self) -> bool:
-        return self.plan.config.data.source != "synthetic" and 8.0 * self.test_records * self.d > TEST_IN_MEMORY
+        return isinstance(self.plan.config.data.source, StoredSource) and 8.0 * self.test_records * self.d > TEST_IN_MEMORY
 
 
-def in_words(plan: Plan, owner: Ints, found: Cost, one_per_core: tuple[int, Cost] | None = None) -> str:
+def in_words(plan: Plan[Any], owner: Ints, found: Cost, one_per_core: tuple[int, Cost] | None = None) -> str:
     """`one_per_core`: as many ranks as there are cores, and what they would take."""
     config, ranks = plan.config, int(owner.max()) + 1
     total = found.setup + config.runs * config.iterations * found.seconds

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from dpadmm_mpi.parallel.launcher import usable_cores
-from dpadmm_mpi.problems.losses import LOGISTIC
+from dpadmm_mpi.problems.losses import Logistic
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.rng import Purpose, generator
 
@@ -40,20 +40,20 @@ def measure(runs: int) -> Machine:
     from scipy.sparse import csr_matrix
     from threadpoolctl import threadpool_limits
 
-    rng = generator(0, Purpose.NOISE)
+    rng, logistic = generator(0, Purpose.NOISE), Logistic()
     X = rng.standard_normal((_ROWS, _COLUMNS))
     columns = rng.integers(_COLUMNS, size=_PER_ROW * 4 * _ROWS).astype(np.int32)
     few = csr_matrix((np.ones(len(columns)), columns, np.arange(0, len(columns) + 1, _PER_ROW)))
     f, s = X[:runs].copy(), X[:, :runs].T.copy()
     short, long = np.ones(16), np.ones((few.shape[0], runs))
-    large = NodeProblem(np.ones((_LARGE, _COLUMNS)), LOGISTIC, 1.0, 1.0)
+    large = NodeProblem(np.ones((_LARGE, _COLUMNS)), logistic, 1.0, 1.0)
     tiny, stack = rng.standard_normal((64, 2, 2)), rng.standard_normal((64, 24, 24))
     works: dict[str, tuple[Callable[[], object], int]] = {  # and how many units of work it is
         "dense": (lambda: (f @ X.T, s @ X), 2 * runs * X.size),
         "stream": (lambda: large.margins(f), runs * _LARGE * _COLUMNS),
         "sparse": (lambda: (few @ f.T, few.T @ long), 2 * runs * few.nnz),
         "product": (lambda: X[:1024].T @ X[:1024], 1024 * _COLUMNS**2),
-        "record": (lambda: LOGISTIC.first(s), runs * _ROWS),
+        "record": (lambda: logistic.first(s), runs * _ROWS),
         "normal": (lambda: rng.standard_normal(_ROWS), _ROWS),
         "copy": (X.copy, X.size),
         "call": (lambda: [short + short for _ in range(500)], 500),

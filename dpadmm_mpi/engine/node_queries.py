@@ -4,28 +4,31 @@ So that rank 0 can minimise a sum over nodes that other ranks host, and get the 
 not traffic of an algorithm.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.parallel.mpi import Transport
+from dpadmm_mpi.methods.base import OptimumSearch, Question
+from dpadmm_mpi.methods.metrics import Optimum
+from dpadmm_mpi.parallel.transport import Transport
 from dpadmm_mpi.problems.objective import NodeProblem
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dpadmm_mpi.types import Array, Ints
 
 _STOP = -1
 
 
-class Question(NamedTuple):
-    width: int  # numbers in a node's answer
-    answer: Callable[[NodeProblem, Array, Array], Array]  # from its problem, its margins at the current point, and the vector
-    moves: bool = False  # the vector becomes the current point first
+def find_optimum(search: OptimumSearch, transport: Transport, problems: Sequence[NodeProblem], owner: Ints) -> Optimum | None:
+    """The centralised optimum on rank 0, where it is found; all ranks call."""
+    queries = NodeQueries(transport, problems, owner, search.questions)
+    if transport.rank != 0:
+        queries.serve()
+        return None
+    found = search.find(queries.ask)
+    queries.stop()
+    return found
 
 
-class Nodes:
+class NodeQueries:
     """The nodes of all ranks; every rank has one, with the same questions."""
 
     def __init__(

@@ -1,77 +1,83 @@
 """Rows of the record on their way from the nodes to rank 0, which the ranks do not wait for."""
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.methods.base import Plan
-from dpadmm_mpi.methods.measures import Measures
-from dpadmm_mpi.parallel.mpi import Gathering, Transport
+from dpadmm_mpi.methods.measures import Columns, Measures
+from dpadmm_mpi.methods.nodes import State
+from dpadmm_mpi.parallel.transport import Gathering, Transport
+from dpadmm_mpi.storage.timing import TIMING
+from dpadmm_mpi.types import Array, Ints
 
-if TYPE_CHECKING:
-    from dpadmm_mpi.storage.recorder import Recorder
+S = TypeVar("S", bound=State)
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-TIMING = ("timing/compute_seconds", "timing/wait_seconds", "timing/bytes_sent")
+TIMING_COLUMNS = Columns(dict.fromkeys(TIMING, 1))
 
 
 class Observer(Protocol):
     """Whoever watches a run on rank 0: a progress bar, a log."""
 
-    def begin(self, plan: Plan) -> None: ...
+    def begin(self, plan: Plan[State]) -> None: ...
 
-    def row(self, runs: range, iteration: int, values: dict[str, Array]) -> None: ...
+    def row(self, runs: range, iteration: int, values: Mapping[str, Array]) -> None: ...
 
     def end(self, seconds: float) -> None: ...
 
 
-class _Row(NamedTuple):
+class RowWriter(Protocol):
+    """Whoever writes rows down, on rank 0."""
+
+    def row(self, runs: range, row: int, iteration: int, values: dict[str, Array]) -> None: ...
+
+
+class _Row(NamedTuple, Generic[S]):
     iteration: int
-    state: Any  # on rank 0, which writes it down
+    state: S | None  # on rank 0, which writes it down
     gathering: Gathering
 
 
-class Rows:
-    """Those of runs that go side by side. Several are on their way where ranks are some iterations ahead of others."""
+class RowGather(Generic[S]):
+    """The rows of runs that go side by side. Several are on their way where ranks are some iterations ahead of others."""
 
     def __init__(
         self,
         transport: Transport,
-        plan: Plan,
+        plan: Plan[S],
         owner: Ints,
-        measures: Measures,
+        measures: Measures[S],
         runs: range,
-        recorder: "Recorder | None",
+        *,
+        writer: RowWriter | None,
         observer: Observer,
     ) -> None:
-        self._transport, self._has_hub, self._owner = transport, plan.graph.has_hub, owner[: plan.nodes]
-        self._measures, self._runs, self._recorder, self._observer = measures, runs, recorder, observer
+        self._transport, self._has_hub, self._owner = transport, plan.topology.has_hub, owner[: plan.nodes]
+        self._measures, self._runs, self._writer, self._observer = measures, runs, writer, observer
         self._number = {int(t): row for row, t in enumerate(plan.recorded)}
         self._measured: Array | None = None
-        self._under_way = deque[_Row]()
+        self._under_way = deque[_Row[S]]()
 
     def wants(self, t: int) -> bool:
         return t in self._number
 
-    def while_messages_travel(self, t: int, state: Any) -> None:
+    def while_messages_travel(self, t: int, state: S) -> None:
         """Rows that have arrived are written down, and what the messages do not change is measured."""
         self.catch_up(wait=False)
         if self.wants(t) and self._measures.of_released:
             self._measured = self._measures.rows(state, None)
         self._measures.forget()
 
-    def send(self, t: int, state: Any, timing: Array) -> None:
-        """The row of iteration t, with (runs, nodes of this rank, TIMING)."""
+    def send(self, t: int, state: S, timing: Mapping[str, Array]) -> None:
+        """The row of iteration t, with the timing of this rank's nodes, (runs, nodes, 1) each."""
         if self._measured is None:
             shared = self._measures.shared(state)
             self._measured = self._measures.rows(state, self._transport.broadcast(shared) if self._has_hub else shared)
-        content = np.concatenate([timing, self._measured], axis=-1)
+        content = join(TIMING_COLUMNS.pack(timing), self._measured)
         gathering = self._transport.start_gather(by_place(content), self._owner)
-        self._under_way.append(_Row(t, None if self._recorder is None else state, gathering))
+        self._under_way.append(_Row(t, None if self._writer is None else state, gathering))
         self._measured = None
 
     def catch_up(self, wait: bool = True) -> None:
@@ -79,14 +85,24 @@ class Rows:
         while self._under_way and (wait or self._under_way[0].gathering.has_arrived()):
             t, state, gathering = self._under_way.popleft()
             gathered = gathering.finish()
-            if gathered is not None and self._recorder is not None:
-                self._write_down(t, state, by_run(gathered, len(self._runs)), self._recorder)
+            if gathered is not None and state is not None and self._writer is not None:
+                self._write_down(t, state, by_run(gathered, len(self._runs)), self._writer)
 
-    def _write_down(self, t: int, state: Any, content: Array, recorder: "Recorder") -> None:
-        values = self._measures.values(content[..., len(TIMING) :], state)
-        values |= {name: content[..., k] for k, name in enumerate(TIMING)}
-        recorder.row(self._runs, self._number[t], t, values)
+    def _write_down(self, t: int, state: S, content: Array, writer: RowWriter) -> None:
+        timing, measured = split(content, len(TIMING))
+        values = self._measures.values(measured, state) | TIMING_COLUMNS.unpack(timing)
+        writer.row(self._runs, self._number[t], t, values)
         self._observer.row(self._runs, t, values)
+
+
+def join(first: Array, second: Array) -> Array:
+    """Two parts of a row."""
+    return np.concatenate([first, second], axis=-1)
+
+
+def split(content: Array, at: int) -> tuple[Array, Array]:
+    """The opposite of join."""
+    return content[..., :at], content[..., at:]
 
 
 def by_place(values: Array) -> Array:

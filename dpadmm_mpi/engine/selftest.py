@@ -3,49 +3,51 @@
 import hashlib
 import platform
 import time
-from pathlib import Path
+from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import numpy as np
 
 from dpadmm_mpi.errors import DpadmmError, RunError
-from dpadmm_mpi.methods.base import Plan, make_plan
-from dpadmm_mpi.parallel.collective import agree, assign_owners, on_root
-from dpadmm_mpi.parallel.mpi import Ints, Transport
+from dpadmm_mpi.methods.base import Config, Plan, fingerprint, make_plan
+from dpadmm_mpi.networks.graphs import build
+from dpadmm_mpi.parallel.collective import agree, on_root
+from dpadmm_mpi.parallel.owners import assign_owners
+from dpadmm_mpi.parallel.transport import Transport
+from dpadmm_mpi.types import Ints
 
 WIDTH = 7  # of the vectors that are exchanged
 
 
-def examine(transport: Transport, source: Path, overrides: tuple[str, ...], only: str | None) -> None:
-    """Print what was found on rank 0; RunError on every rank if something does not fit."""
+def examine(transport: Transport, configure: Callable[[], list[Config]], tell: Callable[[str], None]) -> None:
+    """Tell what was found, on rank 0; RunError on every rank if something does not fit."""
     begin = time.perf_counter()
-    _say(transport, f"{transport.size} ranks, MPI: {transport.library}")
+
+    def say(text: str) -> None:
+        if transport.rank == 0:
+            tell(text)
+
+    say(f"{transport.size} ranks, MPI: {transport.library}")
     hosts = transport.gather_objects(platform.node())
     _collectives(transport)
-    _say(transport, "ok  broadcast, gather and reduction over all ranks")
-    _same_everywhere(transport, hosts, source, overrides, only)
-    _say(transport, "ok  the same software, configuration and graph on every rank")
-    for plan, owner in on_root(transport, lambda: _plans(source, overrides, only, transport.size)):
+    say("ok  broadcast, gather and reduction over all ranks")
+    _same_everywhere(transport, hosts, configure)
+    say("ok  the same software, configuration and graph on every rank")
+    for plan, owner in on_root(transport, lambda: _plans(configure(), transport.size)):
         pairs = agree(transport, lambda: _exchanges(transport, plan, owner))  # noqa: B023  (called at once)
         total = sum(transport.gather_objects(pairs))
-        _say(transport, f"ok  {plan.config.name}: {total} messages between ranks that exchange")
+        say(f"ok  {plan.config.name}: {total} messages between ranks that exchange")
         for rank, host in enumerate(hosts):
             places = ", ".join("hub" if i == plan.nodes else str(i) for i in np.flatnonzero(owner == rank))
-            _say(transport, f"    rank {rank} on {host}: nodes {places}")
-    _say(transport, f"passed in {time.perf_counter() - begin:.1f} s")
+            say(f"    rank {rank} on {host}: nodes {places}")
+    say(f"passed in {time.perf_counter() - begin:.1f} s")
 
 
-def _say(transport: Transport, text: str) -> None:
-    if transport.rank == 0:
-        print(text, flush=True)
-
-
-def _plans(source: Path, overrides: tuple[str, ...], only: str | None, ranks: int) -> list[tuple[Plan, Ints]]:
+def _plans(configs: list[Config], ranks: int) -> list[tuple[Plan[Any], Ints]]:
     """Each configuration with the owners of its places."""
-    from dpadmm_mpi.config.files import load
-
-    plans = [make_plan(config)[0] for config in load(source, overrides, only).configs]
-    return [(plan, assign_owners(plan.sizes, ranks, plan.graph.has_hub)) for plan in plans]
+    plans = [make_plan(config)[0] for config in configs]
+    return [(plan, assign_owners(plan.sizes, ranks, plan.topology.has_hub)) for plan in plans]
 
 
 def _collectives(transport: Transport) -> None:
@@ -64,11 +66,9 @@ def _collectives(transport: Transport) -> None:
         raise _everywhere(f"collective messages arrive wrongly at rank {wrong[0]}; check the MPI installation")
 
 
-def _same_everywhere(
-    transport: Transport, hosts: list[str], source: Path, overrides: tuple[str, ...], only: str | None
-) -> None:
+def _same_everywhere(transport: Transport, hosts: list[str], configure: Callable[[], list[Config]]) -> None:
     """Every rank looks for itself: a stale file or another environment on one host is found here."""
-    mine = agree(transport, lambda: _holdings(source, overrides, only))
+    mine = agree(transport, lambda: _holdings(configure()))
     for rank, theirs in enumerate(everyone := transport.gather_objects(mine)):
         for what, value in everyone[0].items():
             if theirs[what] != value:
@@ -78,15 +78,8 @@ def _same_everywhere(
                 )
 
 
-def _holdings(source: Path, overrides: tuple[str, ...], only: str | None) -> dict[str, str]:
-    from importlib import metadata
-
-    from dpadmm_mpi.config.files import load
-    from dpadmm_mpi.config.options import fingerprint
-    from dpadmm_mpi.networks import graphs
-
-    configs = load(source, overrides, only).configs
-    edges = b"".join(graphs.build(config.network, config.seed).edges.tobytes() for config in configs)
+def _holdings(configs: list[Config]) -> dict[str, str]:
+    edges = b"".join(build(config.network.graph, config.seed).edges.tobytes() for config in configs)
     held: dict[str, str] = {name: metadata.version(name) for name in ("dpadmm-mpi", "numpy")}
     held["Python"] = platform.python_version()
     held["configuration"] = _digest("".join(map(fingerprint, configs)).encode())
@@ -98,11 +91,11 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-def _exchanges(transport: Transport, plan: Plan, owner: Any) -> int:
+def _exchanges(transport: Transport, plan: Plan[Any], owner: Ints) -> int:
     """Along every channel of the graph, each place sends its own number; the messages that this rank receives."""
     messages = 0
     mine = np.flatnonzero(owner == transport.rank)
-    for tag, (name, channel) in enumerate(plan.graph.channels.items()):
+    for tag, (name, channel) in enumerate(plan.topology.channels.items()):
         links = transport.links(channel, owner, WIDTH, tag)
         links.start(np.repeat(mine[:, None].astype(np.float64), WIDTH, axis=1))
         known = links.finish()

@@ -1,29 +1,29 @@
 """Several configurations in one job: one after the other, or several at a time, each on a group of the ranks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from dpadmm_mpi.engine.loop import Manner, Silent, execute
+from dpadmm_mpi.engine.row_gather import Observer
+from dpadmm_mpi.engine.stopping import Stopper
 from dpadmm_mpi.errors import DpadmmError, InputError, RunError, Stopped
+from dpadmm_mpi.methods.base import Config
+from dpadmm_mpi.networks.graphs import build
+from dpadmm_mpi.parallel.collective import on_root
+from dpadmm_mpi.parallel.mpi import Alarm, Counter
+from dpadmm_mpi.parallel.transport import Transport
 
 if TYPE_CHECKING:
-    from dpadmm_mpi.config.options import Config
-    from dpadmm_mpi.engine.stopping import Stopper
-    from dpadmm_mpi.parallel.mpi import Queue, Transport
     from dpadmm_mpi.storage.result import Result
 
 
 class Job(NamedTuple):
-    config: "Config"
+    """A configuration, and the file that it writes."""
+
+    config: Config
     path: Path
-
-
-class Manner(NamedTuple):
-    """How the jobs are run, all of them alike."""
-
-    force: bool
-    resume: bool
-    threads: int
 
 
 class Report(NamedTuple):
@@ -34,83 +34,77 @@ class Report(NamedTuple):
     stopped: dict[str, DpadmmError]
 
 
-def run_all(
-    jobs: list[Job], groups: int, world: "Transport", manner: Manner, stopper: "Stopper", spare: bool
-) -> tuple[list["Result"], DpadmmError | None]:
-    """Each group of ranks takes one job after the other. What was finished, and what to say of the others, on every rank.
+class Crew:
+    """The ranks of a job, and what they do alike for every configuration."""
 
-    `spare`: ranks for which no network has a place idle; otherwise, more ranks than places are refused. A job that fails on
-    all its ranks does not stop the others; a signal or the walltime does, whichever group it reaches.
-    """
-    from dpadmm_mpi.parallel.collective import on_root
-    from dpadmm_mpi.parallel.mpi import Alarm, Queue
+    def __init__(
+        self, world: Transport, manner: Manner, stopper: Stopper, make_observer: Callable[[], Observer] = Silent
+    ) -> None:
+        self.world, self.stopper, self.make_observer = world, stopper, make_observer
+        self.manner = replace(manner, brief=True)
 
-    colours = on_root(world, lambda: _colours(world.size, groups, jobs)) if spare else [0] * world.size
-    mine = colours[world.rank]
-    if set(colours) == {0}:  # all ranks together, one job after the other
-        report = _take(jobs, world, manner, stopper, named=len(jobs) > 1)
-        return report.results, _summary(jobs, [report])
-    group, queue = world.split(mine), Queue(world)
-    report = Report([], {}, {})
-    if mine < groups:
-        alarm = Alarm(world, [colours.index(colour) for colour in range(groups)]) if group.rank == 0 and groups > 1 else None
-        if alarm is not None:
-            stopper.hear = alarm.heard
-        report = _take(_in_turn(jobs, queue, group), group, manner, stopper, named=len(jobs) > 1)
-        if alarm is not None:
-            alarm.tell_and_wait(stopper.reason if report.stopped else 0)
-    reports = world.gather_objects(report if group.rank == 0 else Report([], {}, {}))
-    queue.close()
-    place = {str(job.path): number for number, job in enumerate(jobs)}
-    results = [result for part in reports for result in part.results]
-    return sorted(results, key=lambda result: place[result.source]), _summary(jobs, reports)
+    def run_all(self, jobs: list[Job], groups: int, spare: bool) -> tuple[list["Result"], DpadmmError | None]:
+        """Each group of ranks takes one job after the other. What was finished, and what to say of the others, on every rank.
+
+        `spare`: ranks for which no network has a place idle; otherwise, more ranks than places are refused. A job that fails on
+        all its ranks does not stop the others; a signal or the walltime does, whichever group it reaches.
+        """
+        world = self.world
+        colours = on_root(world, lambda: _colours(world.size, groups, jobs)) if spare else [0] * world.size
+        mine = colours[world.rank]
+        if set(colours) == {0}:  # all ranks together, one job after the other
+            report = self._take(jobs, world, named=len(jobs) > 1)
+            return report.results, _summary(jobs, [report])
+        group, counter = world.split(mine), Counter(world)
+        report = Report([], {}, {})
+        if mine < groups:
+            leaders = [colours.index(colour) for colour in range(groups)]
+            alarm = Alarm(world, leaders) if group.rank == 0 and groups > 1 else None
+            if alarm is not None:
+                self.stopper.hear = alarm.heard
+            report = self._take(_in_turn(jobs, counter, group), group, named=len(jobs) > 1)
+            if alarm is not None:
+                alarm.tell_and_wait(self.stopper.reason if report.stopped else 0)
+        reports = world.gather_objects(report if group.rank == 0 else Report([], {}, {}))
+        counter.close()
+        place = {str(job.path): number for number, job in enumerate(jobs)}
+        results = [result for part in reports for result in part.results]
+        return sorted(results, key=lambda result: place[result.source]), _summary(jobs, reports)
+
+    def _take(self, jobs: Iterable[Job], group: Transport, named: bool) -> Report:
+        """One job after the other, until the end or a stop."""
+        report = Report([], {}, {})
+        for job in jobs:
+            try:
+                observer = self.make_observer() if group.rank == 0 else Silent()
+                result = execute(job.config, group, job.path, observer, manner=self.manner, stopper=self.stopper)
+            except DpadmmError as error:
+                sentence = type(error)(f'variant "{job.config.name}": {error}' if named else str(error))
+                sentence.__cause__ = error
+                if group.size > 1 and not error.everywhere:
+                    raise sentence from error
+                if isinstance(error, Stopped):
+                    report.stopped[str(job.path)] = sentence
+                    break
+                report.failed[str(job.path)] = sentence
+            else:
+                report.results.extend([] if result is None else [result])
+        return report
 
 
-def _in_turn(jobs: list[Job], queue: "Queue", group: "Transport") -> Iterator[Job]:
+def _in_turn(jobs: list[Job], counter: Counter, group: Transport) -> Iterator[Job]:
     """The longest jobs first, each to the group that has nothing to do."""
     ordered = sorted(jobs, key=_work, reverse=True)
     while True:
-        number = group.broadcast(queue.next() if group.rank == 0 else None)
+        number = group.broadcast(counter.next() if group.rank == 0 else None)
         if number >= len(ordered):
             return
         yield ordered[number]
 
 
 def _work(job: Job) -> float:
-    """Roughly, and relative to other jobs."""
-    from dpadmm_mpi.methods.decentralised.algorithm import METHODS
-
-    method = METHODS.get(job.config.algorithm.method)
-    recycled = 0.5 if method is not None and method.recycles else 0.0  # steps that touch no records cost next to nothing
-    return job.config.runs * job.config.iterations * (1.0 - recycled)
-
-
-def _take(jobs: Iterable[Job], group: "Transport", manner: Manner, stopper: "Stopper", named: bool) -> Report:
-    """One job after the other, until the end or a stop."""
-    report = Report([], {}, {})
-    for job in jobs:
-        try:
-            result = _run_one(job, group, manner, stopper)
-        except DpadmmError as error:
-            sentence = type(error)(f'variant "{job.config.name}": {error}' if named else str(error))
-            sentence.__cause__ = error
-            if group.size > 1 and not error.everywhere:
-                raise sentence from error
-            if isinstance(error, Stopped):
-                report.stopped[str(job.path)] = sentence
-                break
-            report.failed[str(job.path)] = sentence
-        else:
-            report.results.extend([] if result is None else [result])
-    return report
-
-
-def _run_one(job: Job, transport: "Transport", manner: Manner, stopper: "Stopper") -> "Result | None":
-    from dpadmm_mpi.cli.progress import Progress
-    from dpadmm_mpi.engine.loop import Silent, execute
-
-    observer: Any = Progress() if transport.rank == 0 else Silent()
-    return execute(job.config, transport, job.path, observer, manner.force, manner.threads, True, manner.resume, stopper)
+    """Roughly, and relative to other jobs; steps that touch no records cost next to nothing."""
+    return job.config.runs * job.config.method.data_steps_in(job.config.iterations)
 
 
 def _summary(jobs: list[Job], reports: list[Report]) -> DpadmmError | None:
@@ -131,9 +125,7 @@ def _summary(jobs: list[Job], reports: list[Report]) -> DpadmmError | None:
 
 def _colours(ranks: int, groups: int, jobs: list[Job]) -> list[int]:
     """rank -> group. A group has no more ranks than the smallest network has places; ranks left over get the number behind."""
-    from dpadmm_mpi.networks import graphs
-
-    places = min(len(graphs.build(job.config.network, job.config.seed).neighbours) for job in jobs)
+    places = min(build(job.config.network.graph, job.config.seed).places for job in jobs)
     colours: list[int] = []
     for rank in range(ranks):
         group = rank * groups // ranks

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NamedTuple
 
-from dpadmm_mpi.parallel.mpi import Transport
+from dpadmm_mpi.parallel.transport import Transport
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 WALLTIME = 1000  # as a reason to stop, above every signal's number

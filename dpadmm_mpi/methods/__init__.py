@@ -1,1 +1,38 @@
-""""""
+"""The methods: `base` says what every family offers, and each family has a folder of its own.
+
+Mathematics and plans; no messages and no files.
+"""
+
+from dpadmm_mpi.methods.base import Config, Method, Plan, fingerprint, make_plan, methods, to_toml
+from dpadmm_mpi.methods.curated.method import Curated
+from dpadmm_mpi.methods.decentralised.algorithm import DataNode, Node, State
+from dpadmm_mpi.methods.decentralised.method import Admm, Decentralised, MAdmm, MRAdmm, RAdmm
+from dpadmm_mpi.methods.experiment import experiment, parse
+from dpadmm_mpi.methods.metrics import Metric, NodeMetric, Observation, metrics
+from dpadmm_mpi.methods.star.method import Star
+
+__all__ = [
+    "Admm",
+    "Config",
+    "Curated",
+    "DataNode",
+    "Decentralised",
+    "MAdmm",
+    "MRAdmm",
+    "Method",
+    "Metric",
+    "Node",
+    "NodeMetric",
+    "Observation",
+    "Plan",
+    "RAdmm",
+    "Star",
+    "State",
+    "experiment",
+    "fingerprint",
+    "make_plan",
+    "methods",
+    "metrics",
+    "parse",
+    "to_toml",
+]

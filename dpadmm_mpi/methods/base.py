@@ -1,55 +1,235 @@
-"""Everything that is settled before the first iteration, on rank 0: what cannot work is refused before a record is solved for.
+"""What every family of methods offers: a method with its options, and a plan of one run.
 
-`Plan` is what the engine, the recorder and the tables ask for; each family of methods (families/) fills it in.
+`Config` is one experiment: every section is resolved to the classes that it names. `Plan` is what the engine, the recorder and
+the tables ask for; it is settled on rank 0 before the first iteration: what cannot work is refused before a record is solved for.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.config.options import CURATED, DECENTRALISED, Config
-from dpadmm_mpi.data.dataset import Dataset, prepare
-from dpadmm_mpi.methods.algorithm import Algorithm
-from dpadmm_mpi.methods.measures import Measures, Optimum
-from dpadmm_mpi.networks import graphs
-from dpadmm_mpi.networks.graphs import Graph
-from dpadmm_mpi.privacy.account import Account
-from dpadmm_mpi.problems.losses import LOGISTIC, Loss, huber
+from dpadmm_mpi.config.extensions import Extension
+from dpadmm_mpi.config.options import Choice, Choices, Count, Name, Options, Part, Seed, to_table
+from dpadmm_mpi.config.reading import Ruling
+from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.sources import Data
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.measures import Layout, Measures
+from dpadmm_mpi.methods.metrics import Metric, Optimum, metrics
+from dpadmm_mpi.methods.nodes import Nodes, State
+from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
+from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.privacy.account import Account, accounts_of
+from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
+from dpadmm_mpi.privacy.releases import Releases
+from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants, losses
 from dpadmm_mpi.problems.objective import NodeProblem
-
-if TYPE_CHECKING:
-    from dpadmm_mpi.parallel.mpi import Transport
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dpadmm_mpi.registry import Registry, is_inside, place_of
+from dpadmm_mpi.types import Array, Ints, Matrix
 
 SIDE_BY_SIDE = 16  # runs at most: more would hardly make a pass over the records cheaper for each
 STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states,
 RECORD_NUMBERS = 1 << 22  # or one for each record of the largest shard: a solve has a few vectors of these
 
+NO_NOISE = "none: the exact values are released"
+
+S = TypeVar("S", bound=State)
+
+methods = Registry["Method"]("method", "methods")
+
+
+class Terms(Options):
+    """What a problem has beside the loss, in the family of a method."""
+
+
+@methods.base
+class Method(Options):
+    """An algorithm with its options, which are the keys of [algorithm]."""
+
+    source: ClassVar[str] = ""  # where it is written down
+    hub: ClassVar[bool] = False  # a server or curator in the middle, every node talks to it alone
+    terms: ClassVar[type[Terms]]  # of [problem]
+    perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation,)  # that it goes with
+    default_perturbation: ClassVar[str] = "none"
+    steps: ClassVar[tuple[str, ...]] = ()  # what a subclass may define anew, and thereby loses the inherited privacy accounts
+
+    @abstractmethod
+    def plan(self, config: "Config", topology: Topology, dataset: Dataset[Any]) -> "Plan[Any]":
+        """Everything that is settled before the first iteration."""
+
+    def data_steps_in(self, iterations: int) -> int:
+        """How many of the iterations touch the records."""
+        return iterations
+
+    def check_privacy(self, perturbation: Perturbation) -> None:
+        """Refuse noise whose options do not suffice, by InputError with the key."""
+
+    def accounts(self, releases: Releases, delta: float) -> Sequence[Account]:
+        """The privacy accounts of what was released.
+
+        They are about the steps of the class that defines them: a subclass with steps of its own records infinity and
+        "not proven" until it defines `accounts` too.
+        """
+        return accounts_of(releases, delta)
+
+    def unaccounted(self) -> str:
+        """Why the inherited accounts say nothing about this class; "" if they do."""
+        order = type(self).__mro__
+        definer = next(cls for cls in order if "accounts" in vars(cls))
+        for cls in order[: order.index(definer)]:
+            own = [name for name in (*self.steps, "plan") if name in vars(cls)]
+            if own and not is_inside(cls):
+                name = methods.name_of(type(self))
+                return f"not proven: {name} has a {own[0]} of its own ({place_of(cls)}) and no account of its own"
+        return ""
+
+    @classmethod
+    def ruling(cls) -> Ruling:
+        """What this method decides about the other sections."""
+        joined = tuple(graph for _, graph in graphs.items() if not issubclass(graph, Hub))
+        return Ruling(
+            key="algorithm.method",
+            name=methods.name_of(cls),
+            takes={"network.graph": (Hub,) if cls.hub else joined, "privacy.perturbation": cls.perturbations},
+            defaults={"privacy.perturbation": cls.default_perturbation} | ({"network.graph": "hub"} if cls.hub else {}),
+            parts={"problem.terms": cls.terms},
+            synonyms={"network.graph": {"star": "hub"}} if cls.hub else {},
+        )
+
+
+class Algorithm(Options):
+    """Which method, and with which parameters."""
+
+    method: Annotated[Method, Choice(methods)]
+
+    def check(self) -> None:
+        self.method.check()
+
+
+def _terms() -> list[tuple[str, type[Options]]]:
+    return [(name, cls.terms) for name, cls in methods.items()]
+
+
+class Problem(Options):
+    """sum over the nodes of their losses, and what the family adds."""
+
+    loss: Annotated[Loss, Choice(losses)] = Logistic()
+    terms: Annotated[Terms, Part(_terms)] = Terms()
+
+    def check(self) -> None:
+        self.terms.check()
+        check_constants(self.loss)
+
+
+class Record(Options):
+    """What is written down."""
+
+    every: Count = 1  # iterations between rows
+    trajectory: bool = False  # keep every released vector, which is the eavesdropper's view
+    checkpoint: Count = 50  # iterations after which the log is on disk, and a checkpoint due
+    optimum: bool = False  # solve the centralised problem too and record the distance to it
+    metrics: Annotated[list[Metric] | None, Choices(metrics, "metric")] = None  # beside those of the family
+
+    def check(self) -> None:
+        if self.trajectory and self.every != 1:
+            raise InputError("record.every: must be 1 with record.trajectory = true, which keeps every released vector")
+
+
+class Config(Options):
+    """One experiment."""
+
+    name: Name = "run"
+    seed: Seed = 1  # everything random is addressed under it
+    runs: Count = 1  # repetitions: same data and graph, other noise and starting point
+    iterations: Count = 50
+    data: Data = Data()
+    network: Network = Network()
+    problem: Problem = Problem()
+    algorithm: Algorithm
+    privacy: Privacy = Privacy()
+    record: Record = Record()
+    extensions: list[Extension] = []
+
+    @property
+    def method(self) -> Method:
+        return self.algorithm.method
+
+    @property
+    def method_name(self) -> str:
+        return methods.name_of(type(self.algorithm.method))
+
+    @property
+    def is_noisy(self) -> bool:
+        return self.privacy.perturbation.private
+
+
+def to_toml(config: Config) -> str:
+    """The resolved configuration as TOML text; parsing it gives the same configuration."""
+    import tomli_w
+
+    return tomli_w.dumps(as_table(config))
+
+
+def as_table(config: Config) -> dict[str, Any]:
+    """The resolved configuration as plain tables; without the key `extensions` where there are none."""
+    table = to_table(config)
+    return table if config.extensions else {key: value for key, value in table.items() if key != "extensions"}
+
+
+def fingerprint(config: Config) -> str:
+    return hashlib.sha256(to_toml(config).encode()).hexdigest()
+
+
+class Question(NamedTuple):
+    """Something that rank 0 asks every node: a vector goes out, and a row of numbers comes back."""
+
+    width: int  # numbers in a node's answer
+    answer: Callable[[NodeProblem, Array, Array], Array]  # from its problem, its margins at the current point, and the vector
+    moves: bool = False  # the vector becomes the current point first
+
+
+Ask = Callable[[Question, Array], Array]  # the answers, (nodes, width), in node order
+
+
+class OptimumSearch(Protocol):
+    """The search for the centralised optimum, which rank 0 drives by asking the nodes. Measurement, not traffic."""
+
+    questions: Sequence[Question]
+
+    def find(self, ask: Ask) -> Optimum | None: ...
+
+
+class Schedules(NamedTuple):
+    """What was used, for the record: values (T+1, N) and description."""
+
+    values: Array
+    description: str
+
 
 @dataclass(frozen=True)
-class Plan(ABC):
+class Plan(ABC, Generic[S]):
     """What every rank knows; small, and free of records."""
 
     config: Config
-    graph: Graph
+    topology: Topology
     sizes: Ints
     total_records: int  # training and test
     features: int
+    releases: Releases
     notes: tuple[str, ...]  # what the user should know about this configuration
 
     @property
     def nodes(self) -> int:
-        return self.graph.nodes
+        return self.topology.nodes
 
     @property
     def loss(self) -> Loss:
-        return loss_of(self.config)
+        return self.config.problem.loss
 
     @property
     def recorded(self) -> Ints:
@@ -71,6 +251,16 @@ class Plan(ABC):
         return self.config.record.optimum
 
     @property
+    def extra_metrics(self) -> Sequence[Metric]:
+        return self.config.record.metrics or ()
+
+    @property
+    def layout(self) -> Layout:
+        """Every dataset with a value per run and recorded iteration, but for the timing."""
+        made = self.measures_class.layout(self.extra_metrics, self.seeks_optimum)
+        return made | self.measures_class.trajectory_layout if self.config.record.trajectory else made
+
+    @property
     def scales(self) -> Mapping[str, int]:
         """Dimensions of the family's own, beside run, iteration, node and feature."""
         return {}
@@ -86,23 +276,28 @@ class Plan(ABC):
         return None
 
     @property
-    @abstractmethod
     def source(self) -> str:
         """Where the method is written down."""
+        return self.config.method.source or place_of(type(self.config.method))
 
     @property
     def work_in_words(self) -> str:
         return f"{self.config.iterations} iterations"
 
     @property
-    @abstractmethod
+    def data_step_share(self) -> float:
+        """Of the iterations, those that touch the records."""
+        return 1.0
+
+    @cached_property
     def accounts(self) -> Sequence[Account]:
         """The privacy accounts; computed when somebody asks: rank 0 for the record, nobody else."""
+        return self.config.method.accounts(self.releases, self.config.privacy.delta)
 
     @property
     @abstractmethod
-    def schedules(self) -> Mapping[str, tuple[Array, str]]:
-        """What was used, for the record: HDF5 name -> values (T+1, N) and description."""
+    def schedules(self) -> Mapping[str, Schedules]:
+        """What was used, by its HDF5 name."""
 
     @property
     @abstractmethod
@@ -117,45 +312,45 @@ class Plan(ABC):
         """Which conditions of the theorems hold, and by what margin."""
 
     @abstractmethod
-    def problem(self, signed: Any) -> NodeProblem:
+    def problem(self, signed: Matrix) -> NodeProblem:
         """The problem of a node with these signed rows."""
 
-    def problems(self, shards: Iterable[Any]) -> Sequence[NodeProblem]:
+    def problems(self, shards: Iterable[Matrix]) -> Sequence[NodeProblem]:
         """The problems of a rank's nodes, from the signed rows of each."""
         return [self.problem(signed) for signed in shards]
 
+    @property
+    def solves_exactly(self) -> bool:
+        """Whether an iteration is an exact argmin at every node."""
+        return False
+
     @abstractmethod
-    def algorithm(self, places: Ints, problems: Any) -> Algorithm: ...
+    def make_nodes(self, places: Ints, problems: Sequence[NodeProblem]) -> Nodes[S]:
+        """The places of one rank."""
 
     @property
     @abstractmethod
-    def measures_class(self) -> type[Measures]:
+    def measures_class(self) -> type[Measures[S]]:
         """What is recorded; its tables tell the recorder what to make room for."""
 
-    def measures(self, problems: Sequence[NodeProblem]) -> Measures:
-        return self.measures_class(self, problems)
+    @abstractmethod
+    def measures(self, problems: Sequence[NodeProblem]) -> Measures[S]: ...
 
     @abstractmethod
-    def optimum(self, transport: "Transport", problems: Sequence[NodeProblem], owner: Ints) -> Optimum | None:
-        """The centralised optimum, on rank 0; all ranks call."""
+    def optimum_search(self) -> OptimumSearch:
+        """The search for the centralised optimum."""
 
 
-def loss_of(config: Config) -> Loss:
-    width = config.problem.width
-    return LOGISTIC if width is None else huber(width)
+def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
+    topology = build(config.network.graph, config.seed)
+    dataset = config.data.dataset(topology.nodes, config.seed)
+    return config.method.plan(config, topology, dataset), dataset
 
 
-def make_plan(config: Config) -> tuple[Plan, Dataset]:
-    graph = graphs.build(config.network, config.seed)
-    dataset = prepare(config.data, graph.nodes, config.seed)
-    if config.algorithm.method in DECENTRALISED:
-        from dpadmm_mpi.methods.decentralised import plan as decentralised
+def perturbation_name(config: Config) -> str:
+    return perturbations.name_of(type(config.privacy.perturbation))
 
-        return decentralised.make_plan(config, graph, dataset), dataset
-    if config.algorithm.method in CURATED:
-        from dpadmm_mpi.methods.curated import plan as curated
 
-        return curated.make_plan(config, graph, dataset), dataset
-    from dpadmm_mpi.methods.star import plan as star
-
-    return star.make_plan(config, graph, dataset), dataset
+def condition(margin: float, words: str) -> str:
+    """A condition in the words of `dpadmm check`; it holds if its margin is not negative."""
+    return f"{'holds' if margin >= 0.0 else 'FAILS'}  {words}, margin {margin:.4g}"

@@ -1,53 +1,25 @@
-"""The centralised optimum f* of SPEC 1, by a Newton method of its own over all ranks, which rank 0 drives."""
+"""The centralised optimum f* of the networks and stars, by a Newton method of its own over all nodes, which rank 0 drives."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.engine.node_queries import Nodes, Question
 from dpadmm_mpi.errors import RunError
-from dpadmm_mpi.methods.measures import Optimum
-from dpadmm_mpi.parallel.mpi import Transport
+from dpadmm_mpi.methods.base import Ask, Question
+from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.problems.newton import TOLERANCE, Point, conjugate_gradients, minimise
 from dpadmm_mpi.problems.objective import SCALE_FLOOR, NodeProblem
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dpadmm_mpi.types import Array
 
 
-def centralised_optimum(
-    transport: Transport, problems: Sequence[NodeProblem], owner: Ints, features: int, ridge: float, required: bool
-) -> Optimum | None:
-    """argmin of the sum of the nodes' losses, each with (ridge/2) ||f||^2, on rank 0.
+class CentralisedOptimum:
+    """argmin of the sum of the nodes' losses, each with (ridge/2) ||f||^2; None where it cannot be found and is not required."""
 
-    None elsewhere, and where it cannot be found and is not required.
-    """
-    network = _Network(transport, problems, owner, features, ridge)
-    if transport.rank != 0:
-        network.nodes.serve()
-        return None
-    point = minimise(network, np.zeros(features))
-    network.nodes.stop()
-    if point.residual > TOLERANCE:
-        if not required:
-            return None
-        raise RunError(
-            f"the centralised optimum was found to a relative residual of {point.residual:.1e} only, above {TOLERANCE:.0e}; "
-            "scale the features or raise problem.rho (of a star: problem.reg)"
-        )
-    return Optimum(point.f, point.value)
-
-
-class _Network:
-    """sum_i O_i as an objective for Newton's method."""
-
-    def __init__(self, transport: Transport, problems: Sequence[NodeProblem], owner: Ints, features: int, ridge: float) -> None:
-        self.ridge = ridge  # of each node
-        self._evaluation = Question(2 + 2 * features, self._evaluate_node, moves=True)
-        self._product = Question(features, lambda problem, margins, v: problem.hessian_product(margins, v, ridge))
-        self._diagonal = np.zeros(0)
-        self.nodes = Nodes(transport, problems, owner, (self._evaluation, self._product))
+    def __init__(self, features: int, ridge: float, required: bool) -> None:
+        self.features, self.ridge, self.required = features, ridge, required
+        self.evaluation = Question(2 + 2 * features, self._evaluate_node, moves=True)
+        self.product = Question(features, lambda problem, margins, v: problem.hessian_product(margins, v, ridge))
+        self.questions: Sequence[Question] = (self.evaluation, self.product)
 
     def _evaluate_node(self, problem: NodeProblem, margins: Array, f: Array) -> Array:
         """The loss, its weight C, gradient and Hessian diagonal."""
@@ -55,10 +27,29 @@ class _Network:
         diagonal = problem.hessian_diagonal(margins, self.ridge)
         return np.concatenate([[loss, problem.C], problem.data_gradient(margins), diagonal])
 
+    def find(self, ask: Ask) -> Optimum | None:
+        point = minimise(_Sum(self, ask), np.zeros(self.features))
+        if point.residual > TOLERANCE:
+            if not self.required:
+                return None
+            raise RunError(
+                f"the centralised optimum was found to a relative residual of {point.residual:.1e} only, above "
+                f"{TOLERANCE:.0e}; scale the features or raise problem.rho (of a star: problem.reg)"
+            )
+        return Optimum(point.f, point.value)
+
+
+class _Sum:
+    """sum_i O_i as an objective for Newton's method."""
+
+    def __init__(self, search: CentralisedOptimum, ask: Ask) -> None:
+        self._search, self._ask = search, ask
+        self._diagonal = np.zeros(0)
+
     def evaluate(self, f: Array) -> Point:
-        rows = self.nodes.ask(self._evaluation, f)
+        rows = self._ask(self._search.evaluation, f)
         d = len(f)
-        ridge = self.ridge * len(rows)
+        ridge = self._search.ridge * len(rows)
         value = float(rows[:, 0].sum()) + 0.5 * ridge * float(f @ f)
         data_gradient, self._diagonal = rows[:, 2 : 2 + d].sum(axis=0), rows[:, 2 + d :].sum(axis=0)
         parts = (data_gradient, ridge * f)
@@ -67,4 +58,4 @@ class _Network:
         return Point(f, value, parts[0] + parts[1], max(scale, floor), abs(value), margins=np.zeros(0))
 
     def direction(self, point: Point) -> Array:
-        return conjugate_gradients(lambda v: self.nodes.ask(self._product, v).sum(axis=0), self._diagonal, point)
+        return conjugate_gradients(lambda v: self._ask(self._search.product, v).sum(axis=0), self._diagonal, point)

@@ -1,174 +1,159 @@
-"""What is measured in every recorded iteration (SPEC 6): rows by the nodes, and one set of values from them on rank 0.
+"""What a family measures in every recorded iteration: numbers at the nodes, and one observation of them on rank 0.
 
 Runs that go side by side are measured together: what is measured has them as its first axis. This is a channel of its own,
 beside the algorithm's: what travels here is for the record, and is not released.
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.data.dataset import TestSet
-from dpadmm_mpi.methods import metrics
+from dpadmm_mpi.methods.metrics import Metric, NodeMetric, Observation, Optimum, metrics
+from dpadmm_mpi.methods.nodes import State
+from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.registry import first_line
+from dpadmm_mpi.types import Array, Ints
 
-if TYPE_CHECKING:
-    from dpadmm_mpi.methods.base import Plan
-
-Array = NDArray[np.float64]
-Layout = dict[str, tuple[tuple[str, ...], str]]  # name -> (dimensions behind run and iteration, description)
-
-
-class Optimum(NamedTuple):
-    """The solution of the centralised problem, by a solver of its own."""
-
-    f: Array
-    objective: float
+S = TypeVar("S", bound=State)
 
 
-class Measures(ABC):
+class Quantity(NamedTuple):
+    """A dataset of the record: its dimensions (behind run and iteration, or behind run), and what it is."""
+
+    dims: tuple[str, ...]
+    description: str
+    attributes: Mapping[str, Any] = {}
+
+
+Layout = dict[str, Quantity]
+
+
+class Columns:
+    """A row of numbers as named parts, in one order on every rank."""
+
+    def __init__(self, widths: Mapping[str, int]) -> None:
+        ends = np.cumsum(list(widths.values())).tolist()
+        self._parts = {name: slice(end - width, end) for (name, width), end in zip(widths.items(), ends, strict=True)}
+
+    def pack(self, values: Mapping[str, Array]) -> Array:
+        """(..., numbers) of parts (..., width)."""
+        return np.concatenate([values[name] for name in self._parts], axis=-1)
+
+    def unpack(self, rows: Array) -> dict[str, Array]:
+        """Views of the parts; a part of width 1 without its last axis."""
+        return {
+            name: rows[..., part.start] if part.stop == part.start + 1 else rows[..., part]
+            for name, part in self._parts.items()
+        }
+
+
+class Measures(ABC, Generic[S]):
     """What a family records of its states."""
 
-    layout: ClassVar[Layout]
-    optimum_layout: ClassVar[Layout]  # where the centralised problem is solved too
+    metrics: ClassVar[tuple[str, ...]]  # that are always recorded; those that need the optimum, where it is sought
+    descriptions: ClassVar[Mapping[str, str]]  # in the family's own words
     trajectory_layout: ClassVar[Layout]  # on request
-    finals: ClassVar[Layout]  # name -> (dimensions behind run, description)
-    of_released: ClassVar[bool] = False  # rows() looks at what the nodes release, and at nothing that receiving changes
+    finals: ClassVar[Layout]  # dimensions behind run
+    of_released: ClassVar[bool] = False  # at_nodes() looks at what the nodes release, and at nothing that receiving changes
 
-    def __init__(self, plan: "Plan", problems: Any) -> None:
-        self.plan = plan
+    def __init__(self, features: int, sizes: Ints, extra: Sequence[Metric], problems: Sequence[NodeProblem]) -> None:
+        self.features, self.sizes = features, sizes
         self.problems = problems
+        self.recorded = self.chosen(extra)
+        self._at_nodes = [metric for metric in self.recorded.values() if isinstance(metric, NodeMetric)]
+        self.columns = Columns(self.widths() | {_column(metric): 1 for metric in self._at_nodes})
         self.test: TestSet | None = None  # these two on rank 0 only
         self.optimum: Optimum | None = None
 
-    def shared(self, state: Any) -> Array | None:
+    @classmethod
+    def chosen(cls, extra: Sequence[Metric]) -> dict[str, Metric]:
+        """The metrics of a run, by name; `extra` are those that the configuration adds."""
+        always = {name: metrics[name]() for name in cls.metrics}
+        return always | {metrics.name_of(type(metric)): metric for metric in extra}
+
+    @classmethod
+    def layout(cls, extra: Sequence[Metric], with_optimum: bool) -> Layout:
+        """Datasets with a value per run and recorded iteration."""
+        made: Layout = {}
+        for name, metric in cls.chosen(extra).items():
+            if metric.needs_optimum and not with_optimum:
+                continue
+            words = cls.descriptions.get(name) or first_line(type(metric))
+            attributes = {
+                "title": metric.title,
+                "units": metric.unit,
+                "scale": metric.scale,
+                "column": metric.column,
+                "lower_is_better": metric.lower_is_better,
+            }
+            made[name] = Quantity(("node",) if metric.per_node else (), words, attributes)
+        return made
+
+    @abstractmethod
+    def widths(self) -> dict[str, int]:
+        """What each node sends to rank 0: name -> how many numbers."""
+
+    def shared(self, state: S) -> Array | None:
         """The hub's classifiers, (runs, d), which are sent to all ranks to be measured at; None without a hub."""
         return None
 
     @abstractmethod
-    def rows(self, state: Any, shared: Array | None) -> Array:
+    def at_nodes(self, state: S, shared: Array | None) -> dict[str, Array]:
+        """The numbers of this rank's nodes, each (runs, nodes of this rank, width)."""
+
+    @abstractmethod
+    def points(self, state: S, shared: Array | None) -> Array:
+        """Where this rank's nodes are measured, (runs, nodes of this rank, d)."""
+
+    def rows(self, state: S, shared: Array | None) -> Array:
         """(runs, nodes of this rank, numbers)"""
+        values = self.at_nodes(state, shared)
+        if self._at_nodes:
+            points = self.points(state, shared)
+            for metric in self._at_nodes:
+                numbers = [metric.at_node(problem, points[:, k]) for k, problem in enumerate(self.problems)]
+                values[_column(metric)] = np.array(numbers).reshape(len(self.problems), len(points)).T[..., None]
+        return self.columns.pack(values)
+
+    @staticmethod
+    def _vectors(points: Array) -> Array:
+        """(runs, nodes, features), also of a single feature."""
+        return points if points.ndim == 3 else points[..., None]
 
     def forget(self) -> None:
         """Whatever the work of this iteration has left to be measured: after a restart, the next one would not find it."""
         return
 
     @abstractmethod
-    def values(self, rows: Array, state: Any) -> dict[str, Any]:
+    def observe(self, numbers: Mapping[str, Array], state: S) -> Observation:
+        """One iteration, from the numbers of all nodes in node order, on rank 0."""
+
+    def trajectory(self, numbers: Mapping[str, Array], state: S) -> dict[str, Array]:
+        """What `trajectory_layout` names."""
+        return {}
+
+    def values(self, rows: Array, state: S) -> dict[str, Array]:
         """The record of one iteration from the rows of all nodes in node order, on rank 0: one entry for each run."""
+        numbers = self.columns.unpack(rows)
+        seen = self.observe(numbers, state)
+        if self._at_nodes:
+            at_nodes = {metrics.name_of(type(metric)): numbers[_column(metric)] for metric in self._at_nodes}
+            seen = _with(seen, at_nodes)
+        return {name: metric.value(seen) for name, metric in self.recorded.items()} | self.trajectory(numbers, state)
 
     @abstractmethod
-    def final(self, state: dict[str, Array]) -> dict[str, Array]:
+    def final(self, state: Mapping[str, Array]) -> dict[str, Array]:
         """What is kept of the last states, on rank 0; every field is (runs, all places, ...)."""
 
 
-class DecentralisedMeasures(Measures):
-    of_released: ClassVar[bool] = True
-    layout: ClassVar[Layout] = {
-        "loss": ((), "L(t): mean over nodes of the node's mean loss at its own f_i(t)"),
-        "node_loss": (("node",), "mean loss of each node at its own f_i(t)"),
-        "objective": ((), "sum_i O_i(f_i(t))"),
-        "consensus_error": ((), "(1/N) sum_i ||f_i(t) - fbar(t)||"),
-        "test_error": ((), "share of test records that the mean classifier gets wrong; nan without test records"),
-        "kkt_residual": (
-            ("node",),
-            "relative residual of (KKT) in the data step, the largest since the row before; nan if none",
-        ),
-    }
-    optimum_layout: ClassVar[Layout] = {
-        "distance_to_optimum": ((), "(1/N) sum_i ||f_i(t) - f*|| / ||f*||, f* the centralised optimum")
-    }
-    trajectory_layout: ClassVar[Layout] = {"trajectory": (("node", "feature"), "f_i(t) as released: what an eavesdropper sees")}
-    finals: ClassVar[Layout] = {
-        "final/primal": (("node", "feature"), "f_i(T)"),
-        "final/dual": (("node", "feature"), "lambda_i(T)"),
-    }
-
-    def rows(self, state: Any, shared: Array | None) -> Array:
-        mean_losses = self.problems.mean_losses(state.primal)
-        objectives = self.problems.values_from(mean_losses, state.primal)
-        return np.concatenate([mean_losses[..., None], objectives[..., None], state.residual, state.primal], axis=-1)
-
-    def forget(self) -> None:
-        self.problems.forget_solutions()
-
-    def values(self, rows: Array, state: Any) -> dict[str, Any]:
-        node_loss, objective, residual = np.moveaxis(rows[..., :3], -1, 0)
-        primals = rows[..., 3:]
-        mean = primals.mean(axis=1)
-        return {
-            "loss": np.mean(node_loss, axis=-1),
-            "node_loss": node_loss,
-            "objective": np.sum(objective, axis=-1),
-            "consensus_error": metrics.consensus_error(primals, mean),
-            "test_error": metrics.test_error(mean, self.test),
-            "kkt_residual": residual,
-            "distance_to_optimum": metrics.distance(primals, None if self.optimum is None else self.optimum.f),
-            "trajectory": primals,
-        }
-
-    def final(self, state: dict[str, Array]) -> dict[str, Array]:
-        return {"final/primal": state["primal"], "final/dual": state["dual"]}
+def _column(metric: Metric) -> str:
+    return f"metric {metrics.name_of(type(metric))}"
 
 
-class StarMeasures(Measures):
-    layout: ClassVar[Layout] = {
-        "loss": ((), "L(t): mean over providers of the provider's mean loss at its own x_i(t)"),
-        "node_loss": (("node",), "mean loss of each provider at its own x_i(t)"),
-        "objective": ((), "sum_i f_i(z(t)) + reg ||z(t)||^2, f_i the mean loss of provider i, z(t) the server's"),
-        "consensus_error": ((), "(1/N) sum_i ||x_i(t) - z(t)||"),
-        "test_error": ((), "share of test records that the server's z(t) gets wrong; nan without test records"),
-        "kkt_residual": (
-            ("node",),
-            "relative residual of the provider's exact argmin, the largest since the row before; nan for inner steps",
-        ),
-    }
-    optimum_layout: ClassVar[Layout] = {
-        "objective_gap": ((), "objective less that of the centralised optimum"),
-        "distance_to_optimum": ((), "(1/N) sum_i ||x_i(t) - f*|| / ||f*||, f* the centralised optimum"),
-    }
-    trajectory_layout: ClassVar[Layout] = {
-        "trajectory": (("node", "feature"), "x_i(t) as sent to the server"),
-        "server_trajectory": (("feature",), "z(t) as sent to the providers"),
-    }
-    finals: ClassVar[Layout] = {
-        "final/primal": (("node", "feature"), "x_i(T)"),
-        "final/dual": (("node", "feature"), "lambda_i(T)"),
-        "final/server": (("feature",), "z(T)"),
-    }
+def _with(seen: Observation, at_nodes: Mapping[str, Array]) -> Observation:
+    from dataclasses import replace
 
-    def shared(self, state: Any) -> Array | None:
-        return state.primal[:, -1] if state.primal.shape[1] > len(self.problems) else None
-
-    def rows(self, state: Any, shared: Array | None) -> Array:
-        assert shared is not None
-        own = len(self.problems)
-        losses = np.empty((len(shared), own, 2))
-        for k, problem in enumerate(self.problems):
-            losses[:, k, 0] = problem.mean_losses(state.primal[:, k])
-            losses[:, k, 1] = problem.mean_losses(shared)
-        return np.concatenate([losses, state.residual[:, :own], state.primal[:, :own]], axis=-1)
-
-    def values(self, rows: Array, state: Any) -> dict[str, Any]:
-        node_loss, server_loss, residual = np.moveaxis(rows[..., :3], -1, 0)
-        primals, z = rows[..., 3:], state.primal[:, -1]
-        reg = float(self.plan.config.problem.reg or 0.0)
-        objective = np.sum(server_loss, axis=-1) + reg * np.vecdot(z, z)
-        optimum = self.optimum
-        return {
-            "loss": np.mean(node_loss, axis=-1),
-            "node_loss": node_loss,
-            "objective": objective,
-            "consensus_error": metrics.consensus_error(primals, z),
-            "test_error": metrics.test_error(z, self.test),
-            "kkt_residual": residual,
-            "objective_gap": objective - (np.nan if optimum is None else optimum.objective),
-            "distance_to_optimum": metrics.distance(primals, None if optimum is None else optimum.f),
-            "trajectory": primals,
-            "server_trajectory": z,
-        }
-
-    def final(self, state: dict[str, Array]) -> dict[str, Array]:
-        primal, dual = state["primal"], state["dual"]
-        return {"final/primal": primal[:, :-1], "final/dual": dual[:, :-1], "final/server": primal[:, -1]}
+    return replace(seen, at_nodes=at_nodes)

@@ -1,33 +1,194 @@
-"""What is measured (SPEC 6), as pure functions of iterates: one value for each of the runs that go side by side."""
+"""What is measured of a run (docs/mathematics.md, section 7): one class each, with its words, its unit and its axis.
+
+Tables, plots, reports and the result files take all of that from here; a metric from outside needs nothing else. Every metric
+has one value for each of the runs that go side by side.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.data.dataset import TestSet
+from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.registry import Registry
+from dpadmm_mpi.types import Array
 
-Array = NDArray[np.float64]
-
-
-def consensus_error(primals: Array, centre: Array) -> Array:
-    """(1/N) sum_i ||f_i - centre||; primals are (runs, nodes, features), the centres (runs, features)."""
-    return np.asarray(np.mean(np.linalg.norm(primals - centre[:, None], axis=-1), axis=-1))
+metrics = Registry["Metric"]("metric", "metrics")
 
 
-def test_error(classifiers: Array, test: TestSet | None) -> Array:
-    """Share of the test records that each classifier gets wrong, where 0 predicts +1; nan without test records."""
-    if test is None:
-        return np.full(len(classifiers), np.nan)
-    wrong = np.zeros(len(classifiers))
-    for block in test.blocks():
-        positive = np.asarray(block.X @ classifiers.T) >= 0.0
-        wrong += np.sum(positive != (block.y > 0.0)[:, None], axis=0)
-    return wrong / test.records
+class Optimum(NamedTuple):
+    """The solution of the centralised problem, by a solver of its own."""
+
+    f: Array
+    objective: float
 
 
-def distance(primals: Array, optimum: Array | None) -> Array:
-    """(1/N) sum_i ||f_i - f*|| / ||f*||, not relative where f* = 0; nan where f* was not found"""
-    if optimum is None:
-        return np.full(len(primals), np.nan)
-    norm = float(np.linalg.norm(optimum))
-    mean_distance = np.mean(np.linalg.norm(primals - optimum, axis=-1), axis=-1)
-    return np.asarray(mean_distance / norm if norm > 0.0 else mean_distance)
+@dataclass(frozen=True)
+class Observation:
+    """What rank 0 knows of one recorded iteration; the first axis are the runs that go side by side."""
+
+    points: Array  # (runs, nodes, features): what each node has; one row where all have the same
+    classifier: Array  # (runs, features): what is tested
+    node_loss: Array  # (runs, nodes): mean loss of each node's records
+    loss: Array  # (runs,)
+    objective: Array  # (runs,)
+    disagreement: Array  # (runs,)
+    residual: Array | None  # (runs, nodes): of the exact solves
+    test: TestSet | None
+    optimum: Optimum | None
+    at_nodes: Mapping[str, Array] = field(default_factory=dict)  # what metrics have measured at the nodes, (runs, nodes)
+
+
+@metrics.base
+class Metric(Options):
+    """A number for each run and recorded iteration, or, `per_node`, for each node too.
+
+    The first line of the docstring is the description in the result file. A metric from outside is recorded where
+    record.metrics names it.
+    """
+
+    title: ClassVar[str]  # in plots and reports
+    column: ClassVar[str] = ""  # in tables; "": not shown there
+    unit: ClassVar[str] = ""
+    lower_is_better: ClassVar[bool] = True
+    scale: ClassVar[str] = "linear"  # or "log", for what approaches zero by powers of ten
+    per_node: ClassVar[bool] = False
+    needs_optimum: ClassVar[bool] = False  # is recorded where the centralised problem is solved too
+    hint: ClassVar[str] = ""  # how to get it, where a file has none
+
+    @abstractmethod
+    def value(self, seen: Observation) -> Array:
+        """(runs,), or (runs, nodes)"""
+
+
+class NodeMetric(Metric):
+    """A metric that looks at the records: each node measures, and rank 0 gets one number from each.
+
+    What is measured here is for the record and is not released.
+    """
+
+    @abstractmethod
+    def at_node(self, problem: NodeProblem, points: Array) -> Array:
+        """(runs,) of one node, at its point in every run, (runs, features)."""
+
+    def value(self, seen: Observation) -> Array:
+        """The mean over the nodes; or all of them, if `per_node`."""
+        numbers = seen.at_nodes[metrics.name_of(type(self))]
+        return numbers if self.per_node else np.asarray(numbers.mean(axis=1))
+
+
+@metrics.register("loss")
+class MeanLoss(Metric):
+    """Mean over nodes of the node's mean loss at its own point"""
+
+    title: ClassVar[str] = "mean loss"
+    column: ClassVar[str] = "loss"
+
+    def value(self, seen: Observation) -> Array:
+        return seen.loss
+
+
+@metrics.register("test_error")
+class TestError(Metric):
+    """Share of test records that the classifier gets wrong, where 0 predicts +1; nan without test records"""
+
+    title: ClassVar[str] = "test error of the mean classifier"
+    column: ClassVar[str] = "test error"
+
+    def value(self, seen: Observation) -> Array:
+        classifiers, test = seen.classifier, seen.test
+        if test is None:
+            return np.full(len(classifiers), np.nan)
+        wrong = np.zeros(len(classifiers))
+        for block in test.blocks():
+            positive = np.asarray(block.X @ classifiers.T) >= 0.0
+            wrong += np.sum(positive != (block.y > 0.0)[:, None], axis=0)
+        return wrong / test.records
+
+
+@metrics.register("objective")
+class TotalObjective(Metric):
+    """The objective of the whole network"""
+
+    title: ClassVar[str] = "objective"
+
+    def value(self, seen: Observation) -> Array:
+        return seen.objective
+
+
+@metrics.register("objective_gap")
+class ObjectiveGap(Metric):
+    """The objective less that of the centralised optimum"""
+
+    title: ClassVar[str] = "objective above the optimum's"
+    column: ClassVar[str] = "gap"
+    scale: ClassVar[str] = "log"
+    needs_optimum: ClassVar[bool] = True
+    hint: ClassVar[str] = "star and curated methods record it with record.optimum = true"
+
+    def value(self, seen: Observation) -> Array:
+        return seen.objective - (np.nan if seen.optimum is None else seen.optimum.objective)
+
+
+@metrics.register("consensus_error")
+class ConsensusError(Metric):
+    """Mean distance of the nodes from the mean classifier"""
+
+    title: ClassVar[str] = "mean distance from the mean classifier"
+    column: ClassVar[str] = "consensus"
+    scale: ClassVar[str] = "log"
+
+    def value(self, seen: Observation) -> Array:
+        return seen.disagreement
+
+
+@metrics.register("distance_to_optimum")
+class DistanceToOptimum(Metric):
+    """(1/N) sum_i ||f_i - f*|| / ||f*||, f* the centralised optimum; not relative where f* = 0, nan where it was not found"""
+
+    title: ClassVar[str] = "relative distance to the optimum"
+    column: ClassVar[str] = "to optimum"
+    scale: ClassVar[str] = "log"
+    needs_optimum: ClassVar[bool] = True
+    hint: ClassVar[str] = "run it again with record.optimum = true"
+
+    def value(self, seen: Observation) -> Array:
+        if seen.optimum is None:
+            return np.full(len(seen.points), np.nan)
+        f = seen.optimum.f
+        norm = float(np.linalg.norm(f))
+        mean_distance = np.mean(np.linalg.norm(seen.points - f, axis=-1), axis=-1)
+        return np.asarray(mean_distance / norm if norm > 0.0 else mean_distance)
+
+
+@metrics.register("node_loss")
+class NodeLoss(Metric):
+    """Mean loss of each node's records"""
+
+    title: ClassVar[str] = "mean loss of each node"
+    per_node: ClassVar[bool] = True
+
+    def value(self, seen: Observation) -> Array:
+        return seen.node_loss
+
+
+@metrics.register("kkt_residual")
+class KktResidual(Metric):
+    """Relative residual of the exact argmin, the largest since the row before; nan if none"""
+
+    title: ClassVar[str] = "relative residual of the local solves"
+    scale: ClassVar[str] = "log"
+    per_node: ClassVar[bool] = True
+
+    def value(self, seen: Observation) -> Array:
+        assert seen.residual is not None
+        return seen.residual
+
+
+def mean_distance(points: Array, centre: Array) -> Array:
+    """(1/N) sum_i ||f_i - centre||; points are (runs, nodes, features), the centres (runs, features)."""
+    return np.asarray(np.mean(np.linalg.norm(points - centre[:, None], axis=-1), axis=-1))

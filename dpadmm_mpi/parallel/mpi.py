@@ -1,8 +1,4 @@
-"""Messages: along the edges of the graph, and to and from rank 0. The only file that imports mpi4py.
-
-`Serial` (serial.py) and `Mpi` have the same methods; the engine does not know which one it has. Two channels: the edges carry
-released values and nothing else, the other one carries set-up and measurements.
-"""
+"""MPI: the only module that imports mpi4py."""
 
 import os
 import pickle
@@ -10,12 +6,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.networks.graphs import Channel
+from dpadmm_mpi.networks.topology import Channel
 from dpadmm_mpi.parallel.launcher import (
     end_with_the_launcher,
     is_under_launcher,
@@ -25,77 +20,16 @@ from dpadmm_mpi.parallel.launcher import (
     usable_cores,
 )
 from dpadmm_mpi.parallel.serial import Serial
+from dpadmm_mpi.parallel.transport import Gathering, Links, Transport
+from dpadmm_mpi.types import Array, Ints
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 T = TypeVar("T")
-
-INTERRUPTED = 130  # exit code
 
 _ALARM = 1  # tag of its messages
 _SPINS = 2000  # tests with a yield in between before a waiting rank begins to sleep
 _NAP_SHARE = 0.5  # of the time waited so far, that a rank sleeps between two tests: what comes is noticed little later
 _SHORTEST_NAP, _LONGEST_NAP = 2e-4, 2e-3  # seconds
 _LAST_WORDS = 0.5  # seconds in which the launcher forwards what was said, before it speaks itself
-
-
-class Links(Protocol):
-    """One channel between the places of this rank and all others."""
-
-    known: Ints  # places whose values `finish` returns: this rank's own, then the senders on other ranks
-    vectors_sent: Ints  # per own place: how many ranks its vector travels to
-
-    def start(self, values: Array) -> None:
-        """Send one row per own place to its receivers."""
-        ...
-
-    def finish(self) -> Array:
-        """The rows of `known`, when all have come in."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Gathering(Protocol):
-    """Rows on their way to rank 0."""
-
-    def has_arrived(self) -> bool: ...
-
-    def finish(self) -> Array | None:
-        """Rows of all nodes in node order on rank 0, None elsewhere."""
-        ...
-
-
-class Transport(Protocol):
-    rank: int
-    size: int
-    library: str  # MPI's own name for itself
-
-    def broadcast(self, value: Any) -> Any: ...
-
-    def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
-        """make(node) on rank 0 for every node, delivered to the node's owner, in node order; one message per rank."""
-        ...
-
-    def start_gather(self, rows: Array, owner: Ints) -> Gathering:
-        """Send this rank's rows to rank 0, one for each node that it owns. Every rank has to see the gathering finished."""
-        ...
-
-    def gather_objects(self, value: T) -> list[T]:
-        """One value per rank, on every rank; for set-up only."""
-        ...
-
-    def highest(self, values: list[int]) -> list[int]:
-        """The largest of each of these numbers over all ranks, on every rank."""
-        ...
-
-    def split(self, group: int) -> "Transport":
-        """The transport of the ranks that name the same group."""
-        ...
-
-    def links(self, channel: Channel, owner: Ints, width: int, tag: int = 0) -> Links: ...
-
-    def abort(self, code: int) -> None: ...
 
 
 class Mpi:
@@ -253,31 +187,20 @@ class MpiGathering:
         return in_node_order
 
 
-class Queue:
+class Counter:
     """Numbers 0, 1, 2, ..., each handed out to one of the ranks that ask. All ranks make it, and close it."""
 
     def __init__(self, world: Transport) -> None:
-        from mpi4py import MPI
+        from mpi4py.util.sync import Counter as SharedCounter
 
         assert isinstance(world, Mpi)
-        self._counter = MPI.Win.Allocate(8 if world.rank == 0 else 0, 8, comm=world.service)
-        if world.rank == 0:
-            self._counter.Lock(0, MPI.LOCK_EXCLUSIVE)
-            self._counter.tomemory()[:] = bytes(8)
-            self._counter.Unlock(0)
-        world.gather_objects(None)  # nobody asks before it is zero
+        self._counter = SharedCounter(comm=world.service)
 
     def next(self) -> int:
-        from mpi4py import MPI
-
-        number = np.empty(1, dtype=np.int64)
-        self._counter.Lock(0, MPI.LOCK_SHARED)
-        self._counter.Fetch_and_op(np.ones(1, dtype=np.int64), number, 0, 0, MPI.SUM)
-        self._counter.Unlock(0)
-        return int(number[0])
+        return int(self._counter.next())
 
     def close(self) -> None:
-        self._counter.Free()
+        self._counter.free()
 
 
 class Alarm:

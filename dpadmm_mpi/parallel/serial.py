@@ -2,17 +2,14 @@
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from dpadmm_mpi.networks.graphs import Channel
-    from dpadmm_mpi.parallel.mpi import Gathering, Links, Transport
+from dpadmm_mpi.networks.topology import Channel
+from dpadmm_mpi.parallel.transport import Gathering, Links, Transport
+from dpadmm_mpi.types import Array, Ints
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 
@@ -55,7 +52,7 @@ class Serial:
     def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
         return [make(node) for node in range(len(owner))]
 
-    def start_gather(self, rows: Array, owner: Ints) -> "Gathering":
+    def start_gather(self, rows: Array, owner: Ints) -> Gathering:
         return SerialGathering(rows)
 
     def gather_objects(self, value: T) -> list[T]:
@@ -64,10 +61,10 @@ class Serial:
     def highest(self, values: list[int]) -> list[int]:
         return values
 
-    def split(self, group: int) -> "Transport":
+    def split(self, group: int) -> Transport:
         return self
 
-    def links(self, channel: "Channel", owner: Ints, width: int, tag: int = 0) -> "Links":
+    def links(self, channel: Channel, owner: Ints, width: int, tag: int = 0) -> Links:
         return SerialLinks(len(owner))
 
     def abort(self, code: int) -> None:

@@ -1,30 +1,32 @@
-"""Figures from results. Every kind of `dpadmm plot` is a row of KINDS."""
+"""Figures from results. Every kind of `dpadmm plot` is a class in kinds.py; matplotlib is in style.py alone."""
 
 import re
-from collections.abc import Callable, Sequence
-from difflib import get_close_matches
-from functools import partial
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.plots import curves, network
+from dpadmm_mpi.plots import curves
 from dpadmm_mpi.plots.examined import attack_figure, audit_figure
-from dpadmm_mpi.plots.style import Request, refuse_ending, save, style
-from dpadmm_mpi.storage.result import Result
+from dpadmm_mpi.plots.kinds import PlotKind, plots
+from dpadmm_mpi.plots.style import Request, caption, panels, refuse_ending, save, style
+from dpadmm_mpi.registry import did_you_mean
+from dpadmm_mpi.storage.result import Result, measurements
 
-__all__ = ["KINDS", "attack_figure", "audit_figure", "comparison", "draw", "figure", "svg"]
-
-KINDS: dict[str, Callable[[Request], Any]] = {
-    "overview": curves.overview,
-    **{kind: partial(curves.over_iterations, measure=measure) for kind, measure in curves.OVER_ITERATIONS.items()},
-    "privacy": curves.privacy,
-    **{kind: partial(curves.over_privacy, measure=measure) for kind, measure in curves.OVER_PRIVACY.items()},
-    "tradeoff": curves.tradeoff,
-    "nodes": network.nodes,
-    "network": network.network,
-}
+__all__ = [
+    "PlotKind",
+    "Request",
+    "attack_figure",
+    "audit_figure",
+    "caption",
+    "comparison",
+    "draw",
+    "figure",
+    "panels",
+    "plots",
+    "svg",
+]
 
 
 def figure(
@@ -34,18 +36,18 @@ def figure(
     bars: bool = False,
     places: Sequence[int] = (),
 ) -> Any:
-    """A matplotlib Figure of some kind; `account` names the privacy account, `bars` draws ranges as bars, not as bands.
+    """A matplotlib Figure of some kind, or of a measurement by its name.
 
-    Results are told apart by colour, line and marker: the first, second, ... look, or those of `places`, counted from 0.
+    `account` names the privacy account, `bars` draws ranges as bars, not as bands. Results are told apart by colour, line and
+    marker: the first, second, ... look, or those of `places`, counted from 0.
     """
-    if kind not in KINDS:
-        near = get_close_matches(kind, KINDS, 1)
-        hint = f'; did you mean "{near[0]}"?' if near else ""
-        raise InputError(f'kind: found "{kind}"; it must be one of {", ".join(KINDS)}{hint}')
     request = Request(tuple(results), kind, account, bars, tuple(places))
+    found, measure = plots.find(kind), kind.replace("-", "_")
+    if found is None and not any(measure in measurements(result) for result in results):
+        raise InputError(f'kind: found "{kind}"; it must be one of {", ".join(plots)}{did_you_mean(kind, list(plots))}')
     request.needs("loss")
     with style():
-        return KINDS[kind](request)
+        return curves.over_iterations(request, measure) if found is None else found().draw(request)
 
 
 def draw(

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.plots.style import (
-    ACCOUNT_STYLES,
     LEGEND_LINE,
-    Array,
     Request,
+    account_line,
     caption,
     in_lines,
     is_finite,
@@ -24,28 +22,10 @@ from dpadmm_mpi.plots.style import (
     spans,
     spots,
 )
-from dpadmm_mpi.storage.result import Result, is_proven, last_row
+from dpadmm_mpi.storage.result import Result, is_proven, last_row, words_for
+from dpadmm_mpi.types import Array, Bools
 
 WIDE = 50  # from this ratio on, accounts that stand beside each other get a logarithmic axis
-
-OVER_ITERATIONS = {
-    "loss": "loss",
-    "test-error": "test_error",
-    "objective": "objective",
-    "objective-gap": "objective_gap",
-    "consensus": "consensus_error",
-    "optimum": "distance_to_optimum",
-}
-OVER_PRIVACY = {"loss-privacy": "loss", "error-privacy": "test_error"}
-TITLES = {
-    "loss": "mean loss",
-    "test_error": "test error of the mean classifier",
-    "objective": "objective",
-    "objective_gap": "objective above the optimum's",
-    "consensus_error": "mean distance from the mean classifier",
-    "distance_to_optimum": "relative distance to the optimum",
-}
-DISTANCES = ("objective_gap", "consensus_error", "distance_to_optimum")  # from zero, which they approach by powers of ten
 
 
 def overview(request: Request) -> Any:
@@ -99,7 +79,11 @@ def over_privacy(request: Request, measure: str) -> Any:
     if spans(totals):
         logarithmic(axis, "x")
     leave_out_the_start(axis, ranges)
-    caption(axis, TITLES[measure], f"total privacy loss: {listed([title for _, title in chosen])}" if shared else "epsilon")
+    caption(
+        axis,
+        title_of(request, measure),
+        f"total privacy loss: {listed([title for _, title in chosen])}" if shared else "epsilon",
+    )
     name_files(request, figure, axis.get_legend_handles_labels()[0])
     return figure
 
@@ -129,7 +113,9 @@ def tradeoff(request: Request) -> Any:
             totals += x[private].tolist()
             if private.any():
                 axis.errorbar(x[private], mean[private], [(mean - low)[private], (high - mean)[private]], capsize=2.5, **look)
-        caption(axis, f"{TITLES[measure]}, at the end", f"total privacy loss: {listed([title for _, title in chosen])}")
+        caption(
+            axis, f"{title_of(request, measure)}, at the end", f"total privacy loss: {listed([title for _, title in chosen])}"
+        )
         if spans(totals):
             logarithmic(axis, "x")
         axis.margins(x=0.06)
@@ -145,15 +131,21 @@ def draw_measure(request: Request, axis: Any, measure: str) -> None:
         if has_numbers(result, measure):
             rows = reached(result, measure)
             ranges.append(band(axis, result.iteration[rows], result[measure][:, rows], look, index, request))
-    if _wants_logarithm(measure, ranges):
+    if _wants_logarithm(request, measure, ranges):
         logarithmic(axis)
     else:
         leave_out_the_start(axis, ranges)
-    caption(axis, TITLES[measure])
+    caption(axis, title_of(request, measure))
 
 
-def _wants_logarithm(measure: str, ranges: Sequence[tuple[Array, Array]]) -> bool:
-    if measure in DISTANCES:
+def title_of(request: Request, measure: str) -> str:
+    """With its unit, from a file that has it."""
+    there = next((result for result in request.results if measure in result), request.results[0])
+    return words_for(there, measure).axis
+
+
+def _wants_logarithm(request: Request, measure: str, ranges: Sequence[tuple[Array, Array]]) -> bool:
+    if any(measure in result and words_for(result, measure).scale == "log" for result in request.results):
         numbers = np.concatenate([end for pair in ranges for end in pair])
         return spans(numbers[numbers > 0])
     # The objectives of different families are sums of different length: thousands beside parts of one.
@@ -184,7 +176,7 @@ def draw_accounts(request: Request, axis: Any) -> None:
             if not is_finite(result, name):
                 continue
             values = result[f"privacy/{name}"]
-            lines = {**look, "linestyle": ACCOUNT_STYLES.get(name, ":"), "label": None}
+            lines = {**look, "linestyle": account_line(name), "label": None}
             at = spots(int(rows.sum()), index, len(request.results)).tolist()
             axis.plot(result.iteration[rows], values[rows], markevery=at, **lines)
             ends.append(values[rows][-1])
@@ -219,7 +211,7 @@ def _explain(request: Request, axis: Any, seen: dict[str, list[tuple[Result, str
         infinite = [private(result) and not is_finite(result, name) for result, _ in files]
         if any(infinite):
             label += f", infinite: {sum(infinite)} of {len(files)}"
-        handles += axis.plot([], [], color="0.3", linestyle=ACCOUNT_STYLES.get(name, ":"), label=label)
+        handles += axis.plot([], [], color="0.3", linestyle=account_line(name), label=label)
     without = [result for result in request.results if request.accounts(result) and not private(result)]
     title = f"{len(without)} of {len(request.results)} not private: infinite" if without else None
     axis.legend(handles=handles, loc="upper left", title=title, title_fontsize=8, alignment="left")
@@ -230,7 +222,7 @@ def has_numbers(result: Result, name: str) -> bool:
     return name in result and bool(np.isfinite(result[name]).any())
 
 
-def reached(result: Result, name: str) -> NDArray[np.bool_]:
+def reached(result: Result, name: str) -> Bools:
     """The rows with a number from some run."""
-    rows: NDArray[np.bool_] = np.isfinite(result[name]).any(axis=0)
+    rows: Bools = np.isfinite(result[name]).any(axis=0)
     return rows

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from dpadmm_mpi.audit.attack import Attack
-from dpadmm_mpi.methods.decentralised.audit import Audit
+from dpadmm_mpi.audit.exact import Audit
 from dpadmm_mpi.plots.style import (
-    ACCOUNT_STYLES,
     COLOURS,
     MARKERS,
     STYLES,
+    account_line,
     caption,
     logarithmic,
     panels,
@@ -35,7 +35,7 @@ def audit_figure(audit: Audit, target: Path) -> None:
             growth.step(t, np.append(0, run), where="post", color=COLOURS[0], linewidth=0.6, alpha=0.35)
         for account, title in accounts(result):
             values = result[f"privacy/node_{account}"][:, node]
-            look = {"color": COLOURS[1], "linestyle": ACCOUNT_STYLES.get(account, ":")}
+            look = {"color": COLOURS[1], "linestyle": account_line(account)}
             growth.plot(result.iteration, values, label=title, **look)
             spread.axvline(values[-1], **look)
         growth.plot([], [], color=COLOURS[0], label="realised, one line per run")

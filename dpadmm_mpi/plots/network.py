@@ -3,11 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.plots.style import (
     MAP,
-    Array,
     Request,
     caption,
     in_lines,
@@ -22,6 +20,7 @@ from dpadmm_mpi.plots.style import (
     widened,
 )
 from dpadmm_mpi.storage.result import Result, accounts, last_row
+from dpadmm_mpi.types import Array, Ints
 
 LARGE = 120  # nodes; beyond, a layout that is quicker but may be tangled
 MANY = 30  # from here on, no numbers in the nodes and no range on each of them
@@ -129,7 +128,7 @@ def _draw(axis: Any, result: Result, values: Array, low: float, high: float) -> 
     return shades
 
 
-def _places(edges: NDArray[np.int64], count: int) -> Array:
+def _places(edges: Ints, count: int) -> Array:
     """Where the nodes stand; the hub of a star in the middle."""
     import networkx as nx
 

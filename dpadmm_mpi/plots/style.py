@@ -12,33 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.metrics import metrics
+from dpadmm_mpi.privacy.account import accounts as KINDS
 from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels
-
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array, Ints
 
 # Okabe and Ito's palette, without its yellow, which is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v")  # 7, 3 and 5: the first 105 files all look different
-ACCOUNT_STYLES: dict[str, Any] = {
-    "bound": "-",
-    "tight": (0, (1, 1.5)),
-    "epsilon": (0, (5, 1.5, 1, 1.5)),
-    "epsilon_paper": (0, (8, 2)),
-    "epsilon_sound": (0, (3, 1.5)),
-}
 FORMATS = ("png", "svg", "pdf")
 MAP = "cividis"  # from dark to light in grey too
 MARKS = 8  # markers or bars on each curve
 LEGEND_LINE = 0.17  # inches
 SPAN = 10  # from this ratio of the largest to the smallest number on, a logarithmic axis shows more
-HINTS = {
-    "distance_to_optimum": "; run it again with record.optimum = true",
-    "objective_gap": "; star and curated methods record it with record.optimum = true",
-}
 SETTINGS: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -94,7 +83,7 @@ class Request:
         """Refuse files without the dataset, or without a number in it."""
         for result in self.results:
             if name not in result:
-                hint = HINTS.get(name, "")
+                hint = f"; {metrics[name].hint}" if name in metrics and metrics[name].hint else ""
                 raise InputError(f'{result.source} has no /{name}, which the kind "{self.kind}" draws{hint}')
             if numbers and not np.isfinite(result[name]).any():
                 why = "it has no test records" if name == "test_error" else "nothing was recorded"
@@ -138,6 +127,11 @@ class Request:
         return chosen
 
 
+def account_line(name: str) -> Any:
+    """The line style of an account."""
+    return KINDS[name].line if name in KINDS else ":"
+
+
 def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[Any, list[Any]]:
     """A figure with `count` axes, at most `columns` beside each other; sizes in inches, of one panel."""
     from matplotlib.figure import Figure  # without pyplot: a notebook's own figures are left alone
@@ -155,7 +149,7 @@ def is_finite(result: Result, account: str) -> bool:
     return bool(np.isfinite(result[f"privacy/{account}"]).all())
 
 
-def spots(length: int, index: int, count: int) -> NDArray[np.int64]:
+def spots(length: int, index: int, count: int) -> Ints:
     """Where the markers or bars of curve `index` of `count` stand: not above those of the others."""
     step = max(1, length // MARKS)
     return np.arange((index * step) // count % max(1, length), length, step)

@@ -1,15 +1,27 @@
-"""A privacy account as it is recorded: one number per iteration and node, and what it rests on."""
+"""Privacy accounts: kinds that are registered, each with its words, and what one says about a run."""
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dpadmm_mpi.config.options import Options
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.privacy.releases import Releases
+from dpadmm_mpi.registry import Registry
+from dpadmm_mpi.types import Array
+
+R = TypeVar("R", bound=Releases)
+
+accounts = Registry["AccountKind[Any]"]("account", "accounts")
 
 
 @dataclass(frozen=True)
 class Account:
+    """What an account says about a run: one number per iteration and node, and what it rests on."""
+
     name: str  # under /privacy, and behind "node_"
     title: str
     node_values: Array  # (T+1, N): everything released up to the iteration; inf if not private
@@ -17,8 +29,67 @@ class Account:
     proven: bool
     neighbours: str  # what two neighbouring data sets are
     delta: float | None = None  # None: a pure bound
+    label: str = ""  # in tables and legends
+    column: str = ""
 
     @property
     def values(self) -> Array:
         """The worst node's, (T+1,)."""
         return np.asarray(self.node_values.max(axis=1))
+
+
+@accounts.base
+class AccountKind(Options, Generic[R]):
+    """A way to bound the total privacy loss of everything released.
+
+    Every registered kind that applies to a run is recorded; tables and plots take its words from here.
+    """
+
+    applies_to: ClassVar[type[Releases]]  # the releases that it is about
+    label: ClassVar[str]  # in legends
+    column: ClassVar[str]  # in tables
+    target: ClassVar[str]  # as privacy.target_account calls it
+    line: ClassVar[Any] = ":"  # its line style in plots, as matplotlib has it
+
+    @abstractmethod
+    def compute(self, releases: R, delta: float) -> Account:
+        """The account of a run."""
+
+    @abstractmethod
+    def calibrate(self, releases: R, target: float, delta: float) -> R:
+        """The same releases with the noise that brings the worst node's total to the target."""
+
+
+def kinds_for(releases: Releases) -> dict[str, AccountKind[Any]]:
+    """The accounts of a run, by name."""
+    return {name: cls() for name, cls in accounts.items() if isinstance(releases, cls.applies_to)}
+
+
+def accounts_of(releases: Releases, delta: float) -> Sequence[Account]:
+    """Every account that applies; where the method has none of its own, infinity, not proven."""
+    found = []
+    for name, kind in kinds_for(releases).items():
+        if releases.unaccounted:
+            nothing = np.full((releases.iterations + 1, releases.nodes), np.inf)
+            account = Account(name, kind.label, nothing, releases.unaccounted, False, "-")
+        else:
+            account = kind.compute(releases, delta)
+        found.append(account)
+    return tuple(found)
+
+
+def calibrate(releases: R, target: float, account: str, delta: float) -> R:
+    """The same releases with the noise that meets the target by the named account."""
+    kinds = {kind.target: kind for kind in kinds_for(releases).values()}
+    refuse_account(kinds, account)
+    if releases.unaccounted:
+        raise InputError(f"privacy.target: cannot be met: {releases.unaccounted}; give the size of the noise instead")
+    met: R = kinds[account].calibrate(releases, target, delta)
+    return met
+
+
+def refuse_account(kinds: "dict[str, AccountKind[Any]]", account: str) -> None:
+    if account not in kinds:
+        from dpadmm_mpi.config.reading import one_of
+
+        raise InputError(f'privacy.target_account: found "{account}"; there are {one_of(kinds)}')

@@ -6,7 +6,7 @@ largest shift that one record makes, the loss of a data step is at most
     L = sqrt(u^2 + 2 u c b + c^2) - u                       plus the determinant term, which is a number
 
 - noise in the objective: the two gradients lie in a plane that the pair of data sets fixes, and the shift is at most c along
-  the noise's projection on it: b^2 ~ Beta(1, (d-2)/2) (SPEC 2). For d < 3 the plane is everything: b = 1 and L = c.
+  the noise's projection on it: b^2 ~ Beta(1, (d-2)/2). For d < 3 the plane is everything: b = 1 and L = c.
 - noise on the release: the shift does not depend on the noise, so b is the cosine between the two, (1+b)/2 ~
   Beta((d-1)/2, (d-1)/2), and the loss is exactly L.
 
@@ -17,9 +17,8 @@ independent copies, and delta(epsilon) <= E[(1 - exp(epsilon - sum))_+]. All rou
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array
 
 ORDERS = np.concatenate([np.geomspace(0.05, 1.0, 12)[:-1], np.geomspace(1.0, 500.0, 50)])  # lambda of the moments
 COSINES = 20_000  # cells of the cosine between noise and shift

@@ -8,43 +8,19 @@ noise is large.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dpadmm_mpi.privacy.perturbations import GradientPerturbation, Perturbation
+from dpadmm_mpi.types import Array, Ints
 
 # The orders that dp-accounting takes unless it is told others.
 ORDERS = np.array([1.0 + x / 10.0 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512, 1024], dtype=np.float64)
 LARGEST_EXACT = 256  # order up to which all even moments enter; above it dp-accounting takes the simpler bound
 STEP = 0.2  # of the trapezoidal rule; its relative error is below exp(-(2 pi / STEP)^2 / 4)
 CALIBRATION = 1e-4  # relative, of epsilon
-
-
-@dataclass(frozen=True)
-class GaussianLedger:
-    """Epsilon per iteration at delta by both accounts, for the record."""
-
-    node_epsilon_paper: Array  # (T+1, N)
-    node_epsilon_sound: Array
-    delta: float
-    paper: str  # where the account comes from
-    sound: str
-    neighbours_paper: str
-    neighbours_sound: str
-    proven_paper: bool
-    proven_sound: bool
-
-    @property
-    def epsilon_paper(self) -> Array:
-        return self.node_epsilon_paper.max(axis=1)
-
-    @property
-    def epsilon_sound(self) -> Array:
-        return self.node_epsilon_sound.max(axis=1)
 
 
 def gaussian(noise_multiplier: float) -> Array:
@@ -86,8 +62,8 @@ class _Tables(NamedTuple):
     i: Array  # 2 .. largest order
     integers: Array  # the integer orders above 1 that are needed
     log_binomial: Array  # (integers, i), -inf where i exceeds the order
-    floor: NDArray[np.int64]  # place of each order's neighbours in [1, *integers]
-    ceil: NDArray[np.int64]
+    floor: Ints  # place of each order's neighbours in [1, *integers]
+    ceil: Ints
 
 
 @lru_cache(maxsize=1)
@@ -139,9 +115,11 @@ def resolution(delta: float) -> float:
     return _price(float(ORDERS[-1]), delta)
 
 
-def notes(target: float | None, account: str | None, delta: float) -> list[str]:
+def notes(noise: Perturbation, delta: float) -> list[str]:
     """What who asks for a small epsilon should know."""
-    if target is None or account != "sound" or target > resolution(delta):
+    if not isinstance(noise, GradientPerturbation) or noise.target is None or noise.target_account != "sound":
+        return []
+    if noise.target > resolution(delta):
         return []
     return [
         f"privacy.target: no epsilon between 0 and {resolution(delta):.3g} can be shown at delta = {delta:g} with Renyi orders "
@@ -174,8 +152,3 @@ def calibrate(epsilon_of: Callable[[float], float], target: float, start: float)
         noise *= 1.0 + step
         step *= 2.0
     return noise
-
-
-def line(margin: float, words: str) -> str:
-    """A condition in the words of `dpadmm check`; it holds if its margin is not negative."""
-    return f"{'holds' if margin >= 0.0 else 'FAILS'}  {words}, margin {margin:.4g}"

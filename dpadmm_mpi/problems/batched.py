@@ -5,29 +5,19 @@ whichever nodes are in the stack with it. Whether a node is small, and how its s
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.problems.newton import ARMIJO, ITERATIONS, ROUND_OFF, TOLERANCE, norms
 from dpadmm_mpi.problems.objective import SCALE_FLOOR, NodeProblem
+from dpadmm_mpi.problems.strategies import nodes_in_a_chunk
+from dpadmm_mpi.types import Array, Ints, Matrix
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-SMALL_WORK = 1 << 18  # multiplications of one Hessian, up to which a call of numpy costs more than the arithmetic
-SMALL_FEATURES = 64
 _ROWS = 8  # shards are padded with rows of zeros to a multiple of this
-_CHUNK = 1 << 16  # numbers of the stack that are worked on together: they stay in the processor's cache
 
 
-def is_small(signed: Any) -> bool:
-    B, d = signed.shape
-    return bool(d <= SMALL_FEATURES and B * d * d <= SMALL_WORK)
-
-
-def padded_rows(signed: Any) -> int:
+def padded_rows(signed: Matrix) -> int:
     return int(-(-signed.shape[0] // _ROWS) * _ROWS)
 
 
@@ -72,7 +62,7 @@ class Batch:
 
     def _chunks(self) -> list[slice]:
         nodes, B, d = self.signed.shape
-        size = max(1, _CHUNK // (B * d))
+        size = int(nodes_in_a_chunk(B, d))
         return [slice(first, min(first + size, nodes)) for first in range(0, nodes, size)]
 
     def mean_losses(self, primals: Array) -> Array:

@@ -9,31 +9,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.problems import quasi_newton as quasinewton
-from dpadmm_mpi.problems.batched import Batch, is_small, padded_rows
+from dpadmm_mpi.problems import quasi_newton, strategies
+from dpadmm_mpi.problems.batched import Batch, padded_rows
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.side_by_side import margins_at
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-KEPT_FEATURES = 512  # up to which a node keeps a d x d factorisation, if it has more records than features
-TOGETHER = 1 << 20  # numbers of nodes that are solved together: they stay in the cache from one pass to the next
-VECTORS = 16  # numbers beside its own that a solve has for every record, roughly
-SPARSE_SIZE = 1 << 17  # numbers in a dense shard from which its zeros are worth leaving out
-SPARSE_SHARE = 0.25  # of non-zeros, up to which the sparse storage is smaller and faster
+from dpadmm_mpi.types import Array, Bools, Matrix
 
 
-class Problems(Sequence[NodeProblem]):
+class LocalProblems(Sequence[NodeProblem]):
     """The problems of a rank's nodes."""
 
     def __init__(self, problems: Iterable[NodeProblem]) -> None:
         self._problems = list(problems)
         self._C = np.array([problem.C for problem in self._problems])
         self._ridge = np.array([problem.ridge for problem in self._problems])
-        self._references: dict[int, quasinewton.Reference] = {}
+        self._references: dict[int, quasi_newton.Reference] = {}
         # Points and their margins, by the first node of those that were solved together, for whoever asks next.
         self._solved: dict[int, tuple[Array, Array]] = {}  # by a solve, step upon step: to be measured
         self._measured: dict[int, tuple[Array, Array]] = {}  # from the points: to begin a solve as if they were not known
@@ -42,11 +33,11 @@ class Problems(Sequence[NodeProblem]):
         self._damped: list[int] = []
         for k, problem in enumerate(self._problems):
             shape = problem.features, problem.loss
-            if is_small(problem.signed):
+            if strategies.is_small(problem.records, problem.features):
                 small.setdefault((padded_rows(problem.signed), *shape), []).append(k)
                 continue
             problem.signed = without_zeros(problem.signed)
-            if problem.features > min(problem.records, KEPT_FEATURES):
+            if not strategies.keeps_factorisation(problem.records, problem.features):
                 self._damped.append(k)
             else:
                 alike.setdefault((problem.records, *shape) if problem.stays_in_cache else k, []).append(k)
@@ -54,8 +45,8 @@ class Problems(Sequence[NodeProblem]):
         self._kept = [some for nodes in alike.values() for some in self._together(nodes)]
 
     def _together(self, nodes: list[int]) -> list[list[int]]:
-        largest = max(self._problems[k].numbers + VECTORS * self._problems[k].records for k in nodes)
-        count = max(1, TOGETHER // largest)
+        some = [self._problems[k] for k in nodes]
+        count = int(min(strategies.solved_together(problem.numbers, problem.records) for problem in some))
         return [nodes[first : first + count] for first in range(0, len(nodes), count)]
 
     def _solves(self, runs: int) -> Iterator[tuple[list[int], Any]]:
@@ -131,26 +122,26 @@ class Problems(Sequence[NodeProblem]):
     def _argmins(self, nodes: list[int], linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
         problems = [self._problems[k] for k in nodes]
         if nodes[-1] not in self._references:
-            self._references |= zip(nodes, quasinewton.references(problems), strict=True)
+            self._references |= zip(nodes, quasi_newton.references(problems), strict=True)
         measured = self._measured.pop(nodes[0], None)
         margins = measured[1] if measured is not None and _are_known(start, measured).all() else None
-        found = quasinewton.argmin(problems, [self._references[k] for k in nodes], linear, quadratic, start, margins)
+        found = quasi_newton.argmin(problems, [self._references[k] for k in nodes], linear, quadratic, start, margins)
         self._solved[nodes[0]] = found.f, found.margins
         return found.f, found.residual
 
 
-def _are_known(points: Array, points_and_margins: tuple[Array, Array] | None) -> NDArray[np.bool_]:
+def _are_known(points: Array, points_and_margins: tuple[Array, Array] | None) -> Bools:
     """Row by row."""
     if points_and_margins is None or points_and_margins[0].shape != points.shape:
         return np.zeros(len(points), dtype=bool)
     return np.asarray((points_and_margins[0] == points).all(axis=1))
 
 
-def without_zeros(signed: Any) -> Any:
+def without_zeros(signed: Matrix) -> Matrix:
     """The rows as scipy CSR where that is smaller and faster, otherwise as they are."""
-    if not isinstance(signed, np.ndarray) or signed.size < SPARSE_SIZE:
+    if not isinstance(signed, np.ndarray) or not strategies.becomes_sparse(*signed.shape, share=0.0):
         return signed
-    if np.count_nonzero(signed) > SPARSE_SHARE * signed.size:
+    if not strategies.becomes_sparse(*signed.shape, share=np.count_nonzero(signed) / signed.size):
         return signed
     from scipy import sparse  # a start-up time that small shards do not pay
 

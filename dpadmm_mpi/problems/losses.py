@@ -1,68 +1,190 @@
-"""Margin losses L(z), z = y f.x, with the constants that the privacy proofs need (SPEC 1).
+"""Margin losses L(z), z = y f.x, with the constants that the privacy proofs need (docs/mathematics.md, section 1).
 
-A loss is data plus three vectorised functions; another loss is one more object.
+A loss is a class: three vectorised functions and three constants, which enter every sensitivity. Its compiled form, for the
+inner loops of the stochastic methods, belongs to it too.
 """
 
+import inspect
+import math
+from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dpadmm_mpi.config.options import Options, Positive
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.registry import Registry, is_inside, place_of
+from dpadmm_mpi.types import Array
+
+ScalarSlope = Callable[[float, Array], float]  # L' at one margin, from `parameters`
+
+losses = Registry["Loss"]("loss", "losses")
 
 
-@dataclass(frozen=True)
-class Loss:
-    name: str
-    value: Callable[[Array], Array]
-    first: Callable[[Array], Array]  # L'
-    second: Callable[[Array], Array]  # L''
-    slope_bound: float  # |L'| <= slope_bound; the sensitivities in theory/ are stated for 1
-    c1: float  # 0 <= L'' <= c1
+@losses.base
+class Loss(Options):
+    """A convex, twice differentiable margin loss.
+
+    The privacy accounts rest on `slope_bound` and `curvature_bound`: a loss that breaks them is refused (see `check_constants`).
+    """
+
+    # L' at a single number, in plain Python that numba can compile, where the loss has such a form; it gets `parameters`.
+    scalar_slope: ClassVar[ScalarSlope | None] = None
+
+    @abstractmethod
+    def value(self, z: Array) -> Array:
+        """L(z)"""
+
+    @abstractmethod
+    def first(self, z: Array) -> Array:
+        """L'(z)"""
+
+    @abstractmethod
+    def second(self, z: Array) -> Array:
+        """L''(z)"""
+
+    @property
+    @abstractmethod
+    def slope_bound(self) -> float:
+        """|L'| <= slope_bound: G in [S], c in [C], 1 in [M] and [R]"""
+
+    @property
+    @abstractmethod
+    def curvature_bound(self) -> float:
+        """0 <= L'' <= curvature_bound: c1 of the papers"""
+
+    @property
+    def decreasing(self) -> bool:
+        """Whether L' <= 0 everywhere."""
+        return False
+
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        """What `scalar_slope` gets."""
+        return ()
+
+    @property
+    def c1(self) -> float:
+        """The papers' letter for the bound on L''."""
+        return self.curvature_bound
 
 
 def _exp_minus_abs(z: Array) -> Array:
     return np.exp(-np.abs(z))
 
 
-def _logistic_value(z: Array) -> Array:
-    return np.maximum(-z, 0.0) + np.log1p(_exp_minus_abs(z))
+def _logistic_slope(margin: float, parameters: Array) -> float:
+    t = math.exp(-abs(margin))
+    return -(t if margin >= 0.0 else 1.0) / (1.0 + t)
 
 
-def _logistic_first(z: Array) -> Array:
-    # -1 / (1 + exp(z)), in as few passes as can be: a solve calls it more often than anything else.
-    with np.errstate(over="ignore"):  # 1 / inf is the right answer
-        t = np.exp(z)
-    t += 1.0
-    return np.divide(-1.0, t, out=t)
+@losses.register("logistic")
+class Logistic(Loss):
+    """log(1 + exp(-z))"""
+
+    slope_bound: ClassVar[float] = 1.0  # type: ignore[misc]  # constants of the class
+    curvature_bound: ClassVar[float] = 0.25  # type: ignore[misc]
+    decreasing: ClassVar[bool] = True  # type: ignore[misc]
+    scalar_slope: ClassVar[ScalarSlope | None] = staticmethod(_logistic_slope)
+
+    def value(self, z: Array) -> Array:
+        return np.maximum(-z, 0.0) + np.log1p(_exp_minus_abs(z))
+
+    def first(self, z: Array) -> Array:
+        # -1 / (1 + exp(z)), in as few passes as can be: a solve calls it more often than anything else.
+        with np.errstate(over="ignore"):  # 1 / inf is the right answer
+            t = np.exp(z)
+        t += 1.0
+        return np.divide(-1.0, t, out=t)
+
+    def second(self, z: Array) -> Array:
+        t = _exp_minus_abs(z)
+        return t / (1.0 + t) ** 2
 
 
-def _logistic_second(z: Array) -> Array:
-    t = _exp_minus_abs(z)
-    return t / (1.0 + t) ** 2
+def _huber_slope(margin: float, parameters: Array) -> float:
+    width = parameters[0]
+    return float(-min(max(1.0 + width - margin, 0.0), 2.0 * width) / (2.0 * width))
 
 
-LOGISTIC = Loss("logistic", _logistic_value, _logistic_first, _logistic_second, slope_bound=1.0, c1=0.25)
+@losses.register("huber")
+class HuberHinge(Loss):
+    """The hinge max(0, 1 - z), smoothed over 1 - width <= z <= 1 + width.
 
-
-def huber(width: float) -> Loss:
-    """The hinge, smoothed over 1 - width <= z <= 1 + width (Chaudhuri et al. 2011, (17)); c1 = 1/(2 width).
-
-    L'' jumps at the two ends. The gradient stays Lipschitz and the whole local objective strongly convex, so the map
-    from noise to argmin is still one-to-one and differentiable almost everywhere, which is what the proofs use.
+    Chaudhuri, Monteleoni, Sarwate: Differentially Private Empirical Risk Minimization, 2011, (17). L'' jumps at the two ends.
+    The gradient stays Lipschitz and the whole local objective strongly convex, so the map from noise to argmin is still
+    one-to-one and differentiable almost everywhere, which is what the proofs use.
     """
 
-    def overlap(z: Array) -> Array:
-        return np.clip(1.0 + width - z, 0.0, 2.0 * width)
+    slope_bound: ClassVar[float] = 1.0  # type: ignore[misc]
+    decreasing: ClassVar[bool] = True  # type: ignore[misc]
+    scalar_slope: ClassVar[ScalarSlope | None] = staticmethod(_huber_slope)
 
-    def value(z: Array) -> Array:
-        return overlap(z) ** 2 / (4.0 * width) + np.maximum(1.0 - width - z, 0.0)
+    width: Positive = 0.5
 
-    def first(z: Array) -> Array:
-        return -overlap(z) / (2.0 * width)
+    @property
+    def curvature_bound(self) -> float:
+        return 1.0 / (2.0 * self.width)
 
-    def second(z: Array) -> Array:
-        return np.where(np.abs(1.0 - z) < width, 1.0 / (2.0 * width), 0.0)
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        return (self.width,)
 
-    return Loss("huber", value, first, second, slope_bound=1.0, c1=1.0 / (2.0 * width))
+    def _overlap(self, z: Array) -> Array:
+        return np.clip(1.0 + self.width - z, 0.0, 2.0 * self.width)
+
+    def value(self, z: Array) -> Array:
+        return self._overlap(z) ** 2 / (4.0 * self.width) + np.maximum(1.0 - self.width - z, 0.0)
+
+    def first(self, z: Array) -> Array:
+        return -self._overlap(z) / (2.0 * self.width)
+
+    def second(self, z: Array) -> Array:
+        return np.where(np.abs(1.0 - z) < self.width, 1.0 / (2.0 * self.width), 0.0)
+
+
+def check_constants(loss: Loss) -> None:
+    """Refuse a loss from outside whose constants or derivatives are wrong on sampled points; the package's own are tested."""
+    if is_inside(type(loss)):
+        return
+    for problem in wrong_constants(loss):
+        raise InputError(f"{place_of(type(loss))}: {problem}; the privacy accounts rest on it")
+
+
+def wrong_constants(loss: Loss) -> list[str]:
+    """What is wrong with the statements of a loss about itself, on points from -50 to 50."""
+    z = np.unique(np.concatenate([np.linspace(-50.0, 50.0, 2001), np.linspace(-4.0, 4.0, 4001)]))
+    with np.errstate(all="ignore"):
+        value, first, second = (np.asarray(f(z.copy()), dtype=np.float64) for f in (loss.value, loss.first, loss.second))
+    for name, numbers in (("value", value), ("first", first), ("second", second)):
+        if numbers.shape != z.shape or not np.isfinite(numbers).all():
+            return [f"{name}(z) must give a finite number for each z"]
+    found, slack = [], 1.0 + 1e-9
+    if np.abs(first).max() > loss.slope_bound * slack:
+        k = int(np.abs(first).argmax())
+        found.append(f"slope_bound = {loss.slope_bound:g}, but |first| is {abs(first[k]):g} at z = {z[k]:g}")
+    if second.max() > loss.curvature_bound * slack:
+        k = int(second.argmax())
+        found.append(f"curvature_bound = {loss.curvature_bound:g}, but second is {second[k]:g} at z = {z[k]:g}")
+    if second.min() < 0.0:
+        found.append(f"second is {second.min():g} at z = {z[int(second.argmin())]:g}: the loss is not convex")
+    if loss.decreasing and first.max() > 0.0:
+        found.append(f"decreasing, but first is {first.max():g} at z = {z[int(first.argmax())]:g}")
+    gap = np.diff(z)
+    rise = np.diff(value) / gap  # lies between the slopes at the ends, for the loss is convex
+    outside = np.maximum(rise - first[1:], first[:-1] - rise)
+    if outside.max() > 1e-6 * max(1.0, loss.slope_bound):
+        found.append(f"first is not the derivative of value near z = {z[int(outside.argmax())]:g}")
+    bend = np.diff(first) - gap * np.maximum(second[1:], second[:-1])
+    if bend.max() > 1e-2 * gap.max() * max(1.0, loss.curvature_bound):
+        found.append(f"second is not the derivative of first near z = {z[int(bend.argmax())]:g}")
+    return found
+
+
+def source_of(function: ScalarSlope) -> str:
+    """The text of a scalar slope, which a compiled copy in a cache must belong to."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return repr(function)

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array
 
-TOLERANCE = 1e-10  # relative residual of an exact argmin (SPEC 8.5)
+TOLERANCE = 1e-10  # relative residual of an exact argmin (docs/mathematics.md, section 6)
 ITERATIONS = 200
 ARMIJO = 1e-4
 ROUND_OFF = 1e-14  # relative to the sum of the objective's terms: below it a decrease cannot be seen

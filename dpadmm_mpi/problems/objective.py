@@ -1,15 +1,13 @@
-"""One node's objective O_i (SPEC 1) and the exact argmin of it plus a linear and a quadratic term."""
+"""One node's objective O_i (docs/mathematics.md, section 1) and the exact argmin of it plus linear and quadratic terms."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.newton import Point, conjugate_gradients, minimise
-
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array, CsrMatrix, Matrix
 
 DENSE_HESSIAN = 2000  # features up to which a d x d Hessian is formed and factorised
 IN_CACHE = 1 << 19  # numbers of a shard, up to which it stays in the processor's cache from one pass to the next
@@ -33,7 +31,7 @@ class Step(NamedTuple):
 class NodeProblem:
     """O_i(f) = (C/B_i) sum_n L(y_n f.x_n) + (rho/N) ||f||^2 / 2"""
 
-    def __init__(self, signed: Any, loss: Loss, C: float, ridge: float) -> None:
+    def __init__(self, signed: Matrix, loss: Loss, C: float, ridge: float) -> None:
         self.signed = signed
         self.loss = loss
         self.C = C
@@ -41,12 +39,12 @@ class NodeProblem:
         self.ridge = ridge  # rho/N
 
     @property
-    def signed(self) -> Any:
+    def signed(self) -> Matrix:
         """The rows y_n x_n, dense or CSR."""
         return self._signed
 
     @signed.setter
-    def signed(self, rows: Any) -> None:
+    def signed(self, rows: Matrix) -> None:
         self._signed = rows
         self._blocks = _blocks(rows)
 
@@ -55,7 +53,7 @@ class NodeProblem:
         return len(self._blocks) == 1
 
     @property
-    def transposed(self) -> Any:
+    def transposed(self) -> Matrix:
         """Of `signed`, if it stays in the cache."""
         return self._blocks[0].transposed
 
@@ -138,7 +136,7 @@ class NodeProblem:
     def curvature_bounds(self) -> Array:
         """What no diagonal of the data's Hessian exceeds: (C/B) c1 sum_n x_n^2."""
         squares = self.signed**2 if isinstance(self.signed, np.ndarray) else self.signed.multiply(self.signed)
-        return np.asarray(self.weight * self.loss.c1 * squares.sum(axis=0), dtype=np.float64).ravel()
+        return np.asarray(self.weight * self.loss.curvature_bound * squares.sum(axis=0), dtype=np.float64).ravel()
 
     def argmin(self, linear: Array, quadratic: float, start: Array) -> Point:
         """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2"""
@@ -186,8 +184,8 @@ class _Block(NamedTuple):
     """Some of a node's records: views, not copies."""
 
     part: slice
-    rows: Any
-    transposed: Any  # scipy takes longer to transpose than numpy for a small product
+    rows: Matrix
+    transposed: Matrix  # scipy takes longer to transpose than numpy for a small product
     fetch: bool  # dense, and not in the cache
 
     def margins(self, f: Array) -> Array:
@@ -209,17 +207,17 @@ def _joined(parts: list[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
-def _one_by_one(matrix: Any, vectors: Array) -> Array:
+def _one_by_one(matrix: Matrix, vectors: Array) -> Array:
     if len(vectors) == 1:
         return np.asarray((matrix @ vectors[0])[None])
     return np.stack([matrix @ vector for vector in vectors])
 
 
-def _numbers(rows: Any) -> int:
+def _numbers(rows: Matrix) -> int:
     return int(rows.size if isinstance(rows, np.ndarray) else rows.nnz)
 
 
-def _blocks(rows: Any) -> list[_Block]:
+def _blocks(rows: Matrix) -> list[_Block]:
     B, d = rows.shape
     dense, numbers = isinstance(rows, np.ndarray), _numbers(rows)
     if numbers <= IN_CACHE:
@@ -228,12 +226,12 @@ def _blocks(rows: Any) -> list[_Block]:
     blocks = []
     for first in range(0, B, count):
         part = slice(first, min(first + count, B))
-        some = rows[part] if dense else _csr_rows(rows, part)
+        some = rows[part] if isinstance(rows, np.ndarray) else _csr_rows(rows, part)
         blocks.append(_Block(part, some, some.T, fetch=dense and d >= LONG))
     return blocks
 
 
-def _csr_rows(rows: Any, part: slice) -> Any:
+def _csr_rows(rows: CsrMatrix, part: slice) -> CsrMatrix:
     entries = slice(rows.indptr[part.start], rows.indptr[part.stop])
     content = (rows.data[entries], rows.indices[entries], rows.indptr[part.start : part.stop + 1] - entries.start)
     return type(rows)(content, shape=(part.stop - part.start, rows.shape[1]))

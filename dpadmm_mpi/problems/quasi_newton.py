@@ -11,14 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.problems.newton import TOLERANCE, minimise
 from dpadmm_mpi.problems.objective import NodeProblem, Tilted
 from dpadmm_mpi.problems.side_by_side import Objectives, Points
+from dpadmm_mpi.types import Array, Bools, Ints
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Product = Callable[[Array, Ints], Array]  # of the inverse Hessians of some solves with one vector each
 
 EVALUATIONS = 60  # more than this, and the damped Newton method takes over
@@ -213,7 +211,7 @@ def _corrections(pairs: Array, v: Array) -> Array:
     return np.asarray((along.reshape(len(v), 1, -1) @ pairs)[:, 0])
 
 
-def _are_slow(history: list[Array]) -> NDArray[np.bool_]:
+def _are_slow(history: list[Array]) -> Bools:
     """Whether a Hessian here costs less than the evaluations that are left at the present rate."""
     fall_per_step = np.log(history[-1 - _LOOK_BACK] / history[-1]) / _LOOK_BACK
     return np.log(history[-1] / TOLERANCE) > HESSIAN_COST * fall_per_step

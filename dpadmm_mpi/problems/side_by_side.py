@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.problems.newton import norms
 from dpadmm_mpi.problems.objective import SCALE_FLOOR, NodeProblem, Step
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dpadmm_mpi.types import Array, Ints
 
 
 class Points(NamedTuple):

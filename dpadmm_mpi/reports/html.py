@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.plots import svg
-from dpadmm_mpi.plots.curves import OVER_ITERATIONS, OVER_PRIVACY, has_numbers
+from dpadmm_mpi.plots.curves import has_numbers
+from dpadmm_mpi.plots.kinds import OverIterations, OverPrivacy, plots
 from dpadmm_mpi.plots.style import Request
 from dpadmm_mpi.reports.tables import mean_and_range, number, result_cells, status
 from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels, last_row
@@ -77,12 +78,14 @@ def _curves(results: Sequence[Result], figures: _Figures) -> str:
     caption = "Lines are means over the runs, bands their range. Privacy is the total so far, of the worst node."
     wide, pairs = [figures(results, "overview", caption)], []
     for kind, caption in CAPTIONS.items():
-        measure = (OVER_PRIVACY | OVER_ITERATIONS)[kind]
-        places = [k for k, result in enumerate(results) if has_numbers(result, measure)]
-        if kind in OVER_PRIVACY:
+        cls = plots[kind]
+        assert issubclass(cls, OverIterations | OverPrivacy)
+        against_privacy = issubclass(cls, OverPrivacy)
+        places = [k for k, result in enumerate(results) if has_numbers(result, cls.measure)]
+        if against_privacy:
             places = [k for k in places if accounts(results[k])]
         there = [results[k] for k in places]
-        if not there or (kind in OVER_PRIVACY and not Request(tuple(there), kind).has_finite_account()):
+        if not there or (against_privacy and not Request(tuple(there), kind).has_finite_account()):
             continue
         without = f" {len(results) - len(there)} of {len(results)} files have none." if len(there) < len(results) else ""
         pairs.append(figures(there, kind, caption + without, places))

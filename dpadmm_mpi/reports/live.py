@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.storage.checkpoint import restart_folder
+from dpadmm_mpi.storage.experiments import stored_fingerprint
 from dpadmm_mpi.storage.result import Result, accounts, attributes_of, is_proven
 from dpadmm_mpi.storage.run_status import failure, is_locked
 
@@ -108,7 +109,7 @@ def _read(file: h5py.File, path: Path) -> Snapshot:
     here = str(file["timing"].attrs["hosts"][0]) == platform.node()  # of rank 0, which holds the lock
     return Snapshot(
         name=str(file.attrs["name"]),
-        fingerprint=str(file.attrs["config_sha256"]),
+        fingerprint=stored_fingerprint(str(file.attrs["config"]), str(file.attrs["config_sha256"]), path),
         complete=bool(file.attrs["complete"]),
         quiet=time.time() - _changed(path),
         held=is_locked(path) if here else None,

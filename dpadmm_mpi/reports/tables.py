@@ -1,14 +1,19 @@
 """What the commands print: plain, aligned text."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.data.catalogue import Entry
+from dpadmm_mpi.data.catalogue import PublicDataset
+from dpadmm_mpi.data.sources import sources
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.methods.base import Plan
-from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels, last_row
+from dpadmm_mpi.methods.metrics import metrics
+from dpadmm_mpi.networks.graphs import graphs
+from dpadmm_mpi.registry import first_line
+from dpadmm_mpi.storage.result import Result, account_column, accounts, is_proven, labels, last_row, measurements, words_for
+from dpadmm_mpi.types import Array, Ints
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: tuple[int, ...] = (0,)) -> str:
@@ -31,41 +36,35 @@ def results_table(results: Sequence[Result], errors: bool = False) -> str:
     return aligned(*result_cells(results, errors))
 
 
-COLUMNS = {
-    "loss": "loss",
-    "test_error": "test error",
-    "objective_gap": "gap",
-    "consensus_error": "consensus",
-    "distance_to_optimum": "to optimum",
-}
-ACCOUNT_COLUMNS = {"bound": "P(t)"}  # the others are called by their names
-
-
 def result_cells(results: Sequence[Result], errors: bool = False) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table; a column that no file has is left out."""
-    found = [dict(accounts(result)) for result in results]
-    names = list(dict.fromkeys(name for each in found for name in each))
-    header = ["name", "status", "t", "runs", *COLUMNS.values()]
-    header += [ACCOUNT_COLUMNS.get(name, name.replace("_", " ")) for name in names]
+    measured = {name: words_for(result, name).column for result in results for name in measurements(result)}
+    measured = {name: column for name, column in sorted(measured.items(), key=_familiar) if column}
+    accounted = {name: account_column(result, name) for result in results for name, _ in accounts(result)}
+    header = ["name", "status", "t", "runs", *measured.values(), *accounted.values()]
     rows = []
-    for result, label, there in zip(results, labels(results), found, strict=True):
+    for result, label in zip(results, labels(results), strict=True):
         last, runs_done = last_row(result)
         runs = str(runs_done) if runs_done == len(result["run"]) else f"{runs_done} of {len(result['run'])}"
         row = [label, status(result), str(result.iteration[last]), runs]
-        for name in COLUMNS:
-            row.append(mean_and_range(result[name][:, last], errors) if name in result else "-")
-        for name in names:
-            row.append(account_cell(result, name, last) if name in there else "-")
+        there = dict(accounts(result))
+        row += [mean_and_range(result[name][:, last], errors) if name in result else "-" for name in measured]
+        row += [account_cell(result, name, last) if name in there else "-" for name in accounted]
         rows.append(row)
     keep = [k for k in range(len(header)) if k < 4 or any(row[k] != "-" for row in rows)]
     return [header[k] for k in keep], [[row[k] for k in keep] for row in rows]
+
+
+def _familiar(item: tuple[str, str]) -> int:
+    """The order of the columns: metrics as they are registered, others behind them."""
+    return list(metrics).index(item[0]) if item[0] in metrics else len(list(metrics))
 
 
 def account_cell(result: Result, account: str, row: int) -> str:
     return number(result[f"privacy/{account}"][row]) + ("" if is_proven(result, account) else " not proven")
 
 
-def mean_and_range(values: NDArray[np.float64], errors: bool = False) -> str:
+def mean_and_range(values: Array, errors: bool = False) -> str:
     """Mean, half the range behind ±, and, if asked for, the mean's standard error in brackets."""
     values = values[~np.isnan(values)]
     if not len(values):
@@ -76,7 +75,7 @@ def mean_and_range(values: NDArray[np.float64], errors: bool = False) -> str:
     return f"{values.mean():.4g}{spread}"
 
 
-def standard_error(values: NDArray[np.float64]) -> float:
+def standard_error(values: Array) -> float:
     """Of the mean of several values."""
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
@@ -85,19 +84,20 @@ def status(result: Result) -> str:
     return "complete" if result.complete else "incomplete"
 
 
-def plan_report(plan: Plan, owner: NDArray[np.int64], conditions: Sequence[str], cost: str) -> str:
+def plan_report(plan: Plan[Any], owner: Ints, conditions: Sequence[str], cost: str) -> str:
     """What `dpadmm check` says about a configuration."""
-    config, degree = plan.config, plan.graph.degree
-    shape = "star" if plan.graph.has_hub else config.network.graph
+    config, degree = plan.config, plan.topology.degree
+    shape = "star" if plan.topology.has_hub else graphs.name_of(type(config.network.graph))
+    source = sources.name_of(type(config.data.source))
     lines = [
         f"{config.name}: valid",
         "",
-        f"network    {shape}, {plan.nodes} nodes, {len(plan.graph.edges)} edges, degrees {degree.min()} to {degree.max()}",
-        f"data       {config.data.source}, {plan.sizes.sum()} training records, "
+        f"network    {shape}, {plan.nodes} nodes, {len(plan.topology.edges)} edges, degrees {degree.min()} to {degree.max()}",
+        f"data       {source}, {plan.sizes.sum()} training records, "
         f"{plan.total_records - plan.sizes.sum()} for testing, "
         f"{plan.features} features; the smallest shard has {plan.sizes.min()} records (node {plan.sizes.argmin()}), "
         f"the largest {plan.sizes.max()}",
-        f"method     {config.algorithm.method} ({plan.source}), {plan.work_in_words}, {config.runs} runs",
+        f"method     {config.method_name} ({plan.source}), {plan.work_in_words}, {config.runs} runs",
         f"privacy    {plan.privacy_in_words}",
         f"layout     {_layout(plan, owner)}",
         f"cost       {cost}",
@@ -113,11 +113,11 @@ def plan_report(plan: Plan, owner: NDArray[np.int64], conditions: Sequence[str],
     return "\n".join(lines)
 
 
-def data_report(entry: Entry, store: Store) -> str:
+def data_report(entry: type[PublicDataset], store: Store) -> str:
     """What `dpadmm data info` says."""
     meta = store.meta
     lines = [
-        f"{entry.name}: {entry.title}",
+        f"{entry.name()}: {first_line(entry)}",
         f"records    {meta.records:,}" + (f", of which {meta.training:,} for training" if meta.training is not None else ""),
         f"features   {meta.features}, {'sparse' if meta.sparse else 'dense'}",
         f"labels     {100 * meta.positive / meta.records:.2f} % positive",
@@ -131,7 +131,7 @@ def data_report(entry: Entry, store: Store) -> str:
     return "\n".join(lines)
 
 
-def _totals(plan: Plan) -> list[str]:
+def _totals(plan: Plan[Any]) -> list[str]:
     """Each account at T, worst and best node, and what would improve the worst number."""
     lines = []
     for account in plan.accounts:
@@ -146,20 +146,20 @@ def _totals(plan: Plan) -> list[str]:
     return lines
 
 
-def _layout(plan: Plan, owner: NDArray[np.int64]) -> str:
+def _layout(plan: Plan[Any], owner: Ints) -> str:
     ranks = owner.max() + 1
     if ranks == 1:
-        return f"1 rank hosts all {plan.nodes} nodes" + (" and the hub" if plan.graph.has_hub else "")
+        return f"1 rank hosts all {plan.nodes} nodes" + (" and the hub" if plan.topology.has_hub else "")
     counts = np.bincount(owner[: plan.nodes], minlength=ranks)
-    hub = f", rank {owner[-1]} the hub" if plan.graph.has_hub else ""
+    hub = f", rank {owner[-1]} the hub" if plan.topology.has_hub else ""
     return f"{ranks} ranks host {counts.min()} to {counts.max()} nodes each{hub}"
 
 
-def _node_table(plan: Plan, owner: NDArray[np.int64]) -> str:
+def _node_table(plan: Plan[Any], owner: Ints) -> str:
     accounts = plan.accounts
-    used = {name.split("/")[-1]: values for name, (values, _) in plan.schedules.items()}
+    used = {name.split("/")[-1]: schedule.values for name, schedule in plan.schedules.items()}
     rows = [
-        [str(i), str(owner[i]), str(plan.sizes[i]), str(plan.graph.degree[i])]
+        [str(i), str(owner[i]), str(plan.sizes[i]), str(plan.topology.degree[i])]
         + [_span(values[:, i]) for values in used.values()]
         + [number(account.node_values[-1, i]) for account in accounts]
         for i in range(plan.nodes)
@@ -167,7 +167,7 @@ def _node_table(plan: Plan, owner: NDArray[np.int64]) -> str:
     return aligned(["node", "rank", "records", "degree", *used, *(account.name for account in accounts)], rows)
 
 
-def _span(values: NDArray[np.float64]) -> str:
+def _span(values: Array) -> str:
     values = values[~np.isnan(values)]
     if not len(values):
         return "-"

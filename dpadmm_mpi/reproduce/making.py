@@ -9,6 +9,7 @@ from typing import Any
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.reproduce.catalogue import CATALOGUE
 from dpadmm_mpi.reproduce.claims import Claim, Results
+from dpadmm_mpi.reproduce.drawing import draw
 from dpadmm_mpi.reproduce.figures import Figure
 from dpadmm_mpi.reproduce.pictures import write_table
 from dpadmm_mpi.reproduce.running import results_of, results_of_variation
@@ -18,8 +19,6 @@ Verdicts = list[dict[str, Any]]
 
 def make(figure: Figure, folder: Path, quick: bool, vary: bool) -> dict[str, Any]:
     """Run what is missing, draw, judge; everything about the figure is written into `folder`."""
-    from dpadmm_mpi.reproduce.drawing import draw
-
     begin = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
     config = configuration(figure.name)

@@ -1,5 +1,6 @@
 """Getting the results of a figure: its data, and the variants that are not there yet, as many at a time as there are cores."""
 
+import logging
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -8,19 +9,24 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 
-from dpadmm_mpi.config.options import Config, fingerprint
-from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.config.files import slug
 from dpadmm_mpi.data.cache import is_fetched
-from dpadmm_mpi.data.catalogue import CATALOGUE
+from dpadmm_mpi.data.catalogue import public_datasets
 from dpadmm_mpi.data.fetch import fetch
+from dpadmm_mpi.data.sources import sources
 from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.methods.base import Config, fingerprint
 from dpadmm_mpi.parallel.launcher import usable_cores
-from dpadmm_mpi.storage.result import Result, load
+from dpadmm_mpi.storage.experiments import load as load_experiment
+from dpadmm_mpi.storage.experiments import stored_fingerprint
+from dpadmm_mpi.storage.result import Result, load, read_attributes
+
+LOGGER = logging.getLogger(__name__)
 
 
 def results_of(config: Path, folder: Path, overrides: Sequence[str]) -> dict[str, Result]:
     """Every variant's result by its name, run where it is missing; a stopped one goes on where it was."""
-    return _results(config, settings_of_each(config, overrides, {}), folder, lambda c: configfile.slug(c.name))
+    return _results(config, settings_of_each(config, overrides, {}), folder, lambda c: slug(c.name))
 
 
 def results_of_variation(
@@ -29,14 +35,14 @@ def results_of_variation(
     """The same with overrides of some variants. Variations share a folder, where the name of a file tells its configuration:
     a variant that several of them leave alone is run once."""
     settings = settings_of_each(config, overrides, of_some)
-    return _results(config, settings, folder, lambda c: f"{configfile.slug(c.name)}-{fingerprint(c)[:12]}")
+    return _results(config, settings, folder, lambda c: f"{slug(c.name)}-{fingerprint(c)[:12]}")
 
 
 def settings_of_each(
     config: Path, overrides: Sequence[str], of_some: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
     """What is set in each variant, by its name: the overrides of all, then those of the patterns that its name fits."""
-    names = [c.name for c in configfile.load(config, overrides).configs]
+    names = [c.name for c in load_experiment(config, overrides).configs]
     for pattern in of_some:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise InputError(f'{config.name}: "{pattern}" fits the name of no variant')
@@ -50,10 +56,10 @@ def settings_of_each(
 def _results(
     config: Path, settings: Mapping[str, Sequence[str]], folder: Path, stem: Callable[[Config], str]
 ) -> dict[str, Result]:
-    configs = {name: configfile.load(config, words, only=name).configs[0] for name, words in settings.items()}
-    for source in {c.data.source for c in configs.values()} & CATALOGUE.keys():
+    configs = {name: load_experiment(config, words, only=name).configs[0] for name, words in settings.items()}
+    for source in {sources.name_of(type(c.data.source)) for c in configs.values()} & public_datasets().keys():
         if not is_fetched(source):
-            print(fetch(CATALOGUE[source]))
+            LOGGER.info(fetch(public_datasets()[source]))
     paths = {name: folder / f"{stem(c)}.h5" for name, c in configs.items()}
     run = [sys.executable, "-m", "dpadmm_mpi", "run", str(config), "--serial", "--resume"]
     commands = []
@@ -70,10 +76,10 @@ def _is_done(path: Path, config: Config) -> bool:
     if not path.exists():
         return False
     try:
-        root = load(path).attributes["/"]
+        root = read_attributes(path)
     except InputError:
         return False  # --resume writes it anew
-    if root["config_sha256"] != fingerprint(config):
+    if stored_fingerprint(str(root["config"]), str(root["config_sha256"]), path) != fingerprint(config):
         raise InputError(f"{path} is of another configuration; move it away, or choose another place with -o")
     return bool(root["complete"])
 

@@ -20,17 +20,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError, RunError
 from dpadmm_mpi.storage.journal import Damaged, Entry, Packed, entries, frame, pack, read_frame, write_all
-
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array
 
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without locks: go on without
 _PERMISSIONS = 0o666  # less the umask
-ATTEMPTS, PAUSE = 5, 0.05  # at the lock, and the seconds between them: a look at it (fate.is_locked) takes it for a moment
+ATTEMPTS, PAUSE = (
+    5,
+    0.05,
+)  # at the lock, and the seconds between them: a look at it (run_status.is_locked) takes it for a moment
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):

@@ -12,9 +12,9 @@ from typing import BinaryIO, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array
+
 Packed = dict[str, tuple[tuple[int, ...], bytes]]  # name -> shape, float64 in C order
 
 _HEAD = struct.Struct("<QI")  # length and crc32 of what follows

@@ -18,51 +18,43 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.config.options import fingerprint, to_toml
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import RunError
-from dpadmm_mpi.methods.base import Plan
+from dpadmm_mpi.methods.base import Plan, fingerprint, to_toml
 from dpadmm_mpi.methods.measures import Layout
+from dpadmm_mpi.privacy.account import kinds_for
+from dpadmm_mpi.storage.timing import TIMING
+from dpadmm_mpi.types import Ints
 
 Shapes = dict[str, tuple[int, ...]]  # of the fields of a state, all places
 
-FORMAT_VERSION = 1
-ACCOUNTS = 3  # at most
+FORMAT_VERSION = 2  # 2: title, units, scale and column of what was measured; column and line of the accounts; extensions
 _OVERHEAD = 200_000  # bytes for names, attributes and HDF5's own tables
 _DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx")
-
-TIMING = {  # name -> (what follows (run, iteration), description)
-    "timing/compute_seconds": (
-        ("node",),
-        "local steps, since the row before: of the node's rank, shared over its nodes in proportion to their records, and over "
-        "the runs that go side by side",
-    ),
-    "timing/wait_seconds": (("node",), "waiting for neighbours of the node's rank, since the row before, shared over the runs"),
-    "timing/bytes_sent": (("node",), "bytes of the node's vectors to other ranks, since the row before"),
-}
 
 
 class LogFile:
     """An open file with its plan, and the shapes of the state that it keeps at the end of a run."""
 
-    def __init__(self, file: h5py.File, plan: Plan, name: str, shapes: Shapes) -> None:
+    def __init__(self, file: h5py.File, plan: Plan[Any], name: str, shapes: Shapes) -> None:
         self.file = file
         self.name = name
         self._plan = plan
         self._shapes = shapes
         self._layout = layout(plan)
 
-    def describe(self, dataset: Dataset, owner: NDArray[np.int64], hosts: list[str], mpi: str) -> None:
+    def describe(self, dataset: Dataset[Any], owner: Ints, hosts: list[str], mpi: str) -> None:
         """Everything that is known before the first iteration, and room for the rest."""
         with self._writing():
             self._attributes()
             self._scales()
             self._known_before(owner, hosts, mpi)
             self._describe_data(dataset)
-            for name, (dims, text) in self._layout.items():
-                self._reserve(name, ("run", "iteration", *dims), text)
-            for name, (dims, text) in self._plan.measures_class.finals.items():
-                self._reserve(name, ("run", *dims), text)
+            for name, entry in self._layout.items():
+                self._reserve(name, ("run", "iteration", *entry.dims), entry.description)
+                self.file[name].attrs.update(entry.attributes)
+            for name, entry in self._plan.measures_class.finals.items():
+                self._reserve(name, ("run", *entry.dims), entry.description)
             self._reserve("restart/state", ("run", "restart/number"), "the last state, field by field: to go on from here")
             self.file["restart/state"].attrs["fields"] = json.dumps(self._shapes)
             self._to_disk()
@@ -102,6 +94,7 @@ class LogFile:
                 "config": to_toml(plan.config),
                 "config_sha256": fingerprint(plan.config),
                 "notes": "\n".join(plan.notes),
+                "extensions": [f"{extension.path} sha256 {extension.sha256}" for extension in plan.config.extensions],
                 "complete": False,
             }
         )
@@ -113,7 +106,7 @@ class LogFile:
             "iteration": plan.recorded,
             "node": np.arange(plan.nodes),
             "feature": np.arange(plan.features),
-            "graph/edge": np.arange(len(plan.graph.edges)),
+            "graph/edge": np.arange(len(plan.topology.edges)),
             "graph/end": np.arange(2),
             "data/record": np.arange(plan.total_records),
             "restart/number": np.arange(_numbers(self._shapes)),
@@ -122,7 +115,7 @@ class LogFile:
         for name, values in scales.items():
             self.file.create_dataset(name, data=values, dtype=np.int64).make_scale(name.split("/")[-1])
 
-    def _describe_data(self, dataset: Dataset) -> None:
+    def _describe_data(self, dataset: Dataset[Any]) -> None:
         """Where each record went, where the records come from and what was done to them."""
         text = "node that has the record; -1: test"
         self._dataset("data/node_of_record", dataset.node_of_record(), ("data/record",), text)
@@ -132,8 +125,9 @@ class LogFile:
             self.file.create_dataset("data/feature_names", data=names, dtype=h5py.string_dtype())
             self._attach(self.file["data/feature_names"], ("feature",), "names of the features")
 
-    def _known_before(self, owner: NDArray[np.int64], hosts: list[str], mpi: str) -> None:
+    def _known_before(self, owner: Ints, hosts: list[str], mpi: str) -> None:
         plan, rows = self._plan, self._plan.recorded
+        kinds = kinds_for(plan.releases)
         for account in plan.accounts:
             nodes = f"node_{account.name}"
             self._dataset(f"privacy/{account.name}", account.values[rows], ("iteration",), f"{account.title}, max over nodes")
@@ -145,9 +139,12 @@ class LogFile:
                 )
                 if account.delta is not None:
                     attributes["delta"] = account.delta
-        for name, (values, text) in plan.schedules.items():
-            self._dataset(name, values[rows], ("iteration", "node"), text)
-        self._dataset("graph/edges", plan.graph.edges, ("graph/edge", "graph/end"), "each edge once")
+                kind = kinds.get(account.name)
+                attributes["title"] = account.label or (account.title if kind is None else kind.label)
+                attributes["column"] = account.column or (account.name if kind is None else kind.column)
+        for name, used in plan.schedules.items():
+            self._dataset(name, used.values[rows], ("iteration", "node"), used.description)
+        self._dataset("graph/edges", plan.topology.edges, ("graph/edge", "graph/end"), "each edge once")
         if plan.map_sha256:
             self.file.create_group("problem").attrs["map_sha256"] = plan.map_sha256
         if plan.map_for_the_record is not None:
@@ -173,31 +170,28 @@ class LogFile:
         dataset.attrs["description"] = text
 
 
-def layout(plan: Plan) -> Layout:
+def layout(plan: Plan[Any]) -> Layout:
     """Every dataset with a value per run and recorded iteration."""
-    measures = plan.measures_class
-    record = measures.layout | (measures.optimum_layout if plan.seeks_optimum else {})
-    if plan.config.record.trajectory:
-        record = record | measures.trajectory_layout
-    return record | TIMING
+    return plan.layout | TIMING
 
 
 def _numbers(shapes: Shapes) -> int:
     return sum(math.prod(shape) for shape in shapes.values())
 
 
-def bytes_needed(plan: Plan, shapes: Shapes) -> int:
+def bytes_needed(plan: Plan[Any], shapes: Shapes) -> int:
     sizes = {"run": plan.config.runs, "iteration": len(plan.recorded), "node": plan.nodes, "feature": plan.features}
     sizes |= plan.scales
 
     def numbers(*dims: str) -> int:
         return math.prod(sizes[dim] for dim in dims)
 
-    total = sum(numbers("run", "iteration", *dims) for dims, _ in layout(plan).values())
-    total += sum(numbers("run", *dims) for dims, _ in plan.measures_class.finals.values())
-    known_before = len(plan.schedules) + 1 + ACCOUNTS
-    total += known_before * numbers("iteration", "node") + ACCOUNTS * numbers("iteration")
+    total = sum(numbers("run", "iteration", *dims) for dims, *_ in layout(plan).values())
+    total += sum(numbers("run", *dims) for dims, *_ in plan.measures_class.finals.values())
+    accounts = len(kinds_for(plan.releases))
+    known_before = len(plan.schedules) + 1 + accounts
+    total += known_before * numbers("iteration", "node") + accounts * numbers("iteration")
     total += (plan.config.runs + 1) * _numbers(shapes)
-    total += 2 * len(plan.graph.edges) + 2 * plan.total_records + 2 * plan.features
+    total += 2 * len(plan.topology.edges) + 2 * plan.total_records + 2 * plan.features
     total += 0 if plan.map_for_the_record is None else plan.map_for_the_record.size
     return 8 * total + _OVERHEAD

@@ -5,21 +5,20 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError, RunError
 from dpadmm_mpi.methods.base import Plan
-from dpadmm_mpi.methods.measures import Optimum
+from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.storage.atomic_file import claim, take_name
 from dpadmm_mpi.storage.checkpoint import Restart, sync_folder
 from dpadmm_mpi.storage.journal import Entry, pack, unpack
 from dpadmm_mpi.storage.layout import LogFile, Shapes, bytes_needed
 from dpadmm_mpi.storage.result import Result, read
-
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array
 
 FLUSH_SECONDS = 1.0  # a killed run loses less than this
 LARGE = (
@@ -31,7 +30,7 @@ LARGE = (
 class Recorder(LogFile):
     """Buffers rows and writes them, to the log and to the journal beside it; one for each file."""
 
-    def __init__(self, file: h5py.File, plan: Plan, shapes: Shapes, restart: Restart | None = None) -> None:
+    def __init__(self, file: h5py.File, plan: Plan[Any], shapes: Shapes, restart: Restart | None = None) -> None:
         super().__init__(file, plan, "the result" if restart is None else str(restart.log), shapes)
         self.restart = restart
         self.reached: dict[int, tuple[int, dict[str, Array]]] = {}  # run -> iteration and state, of an earlier part
@@ -177,7 +176,7 @@ class Recorder(LogFile):
         self._flushed = time.monotonic()
 
 
-def create(plan: Plan, shapes: Shapes, restart: Restart | None) -> Recorder:
+def create(plan: Plan[Any], shapes: Shapes, restart: Restart | None) -> Recorder:
     """A recorder for a new file, which has no name until it is published; or, without a restart folder, for one in memory."""
     if restart is None:
         return Recorder(h5py.File("result", "x", driver="core", backing_store=False), plan, shapes)

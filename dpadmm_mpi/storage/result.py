@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.metrics import metrics as METRICS
+from dpadmm_mpi.privacy.account import accounts as KINDS
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,16 +106,6 @@ class Result:
         return pd.DataFrame(columns)[~np.isnan(self.loss.ravel())].reset_index(drop=True)
 
 
-ACCOUNTS = {
-    "bound": "P(t), the paper's bound",
-    "tight": "tighter pure bound",
-    "epsilon": "epsilon",
-    "epsilon_paper": "paper's epsilon",
-    "epsilon_sound": "sound epsilon",
-}
-MEASUREMENTS = ("loss", "test_error", "objective", "objective_gap", "consensus_error", "distance_to_optimum")
-
-
 def accounts(result: Result) -> list[tuple[str, str]]:
     """Name and title of each privacy account in the file, the paper's first.
 
@@ -122,11 +114,19 @@ def accounts(result: Result) -> list[tuple[str, str]]:
     there = [name.removeprefix("privacy/") for name in result.arrays if name.startswith("privacy/")]
     totals = [name for name in there if result[f"privacy/{name}"].shape == result.iteration.shape]
     found = []
-    for name in [*(name for name in ACCOUNTS if name in totals), *(name for name in totals if name not in ACCOUNTS)]:
-        delta = result.attributes[f"privacy/{name}"].get("delta")
-        title = ACCOUNTS.get(name, name.replace("_", " "))
+    for name in [*(name for name in KINDS if name in totals), *(name for name in totals if name not in KINDS)]:
+        about = result.attributes[f"privacy/{name}"]
+        # Files of version 1 have no titles.
+        title = str(about.get("title") or (KINDS[name].label if name in KINDS else name.replace("_", " ")))
+        delta = about.get("delta")
         found.append((name, title if delta is None else f"{title} (delta {delta:g})"))
     return found
+
+
+def account_column(result: Result, account: str) -> str:
+    """What the account is called in tables."""
+    known = KINDS[account].column if account in KINDS else account.replace("_", " ")
+    return str(result.attributes[f"privacy/{account}"].get("column") or known)
 
 
 def is_proven(result: Result, account: str) -> bool:
@@ -134,10 +134,35 @@ def is_proven(result: Result, account: str) -> bool:
     return bool(result.attributes[f"privacy/{account}"].get("proven", False))
 
 
+class Words(NamedTuple):
+    """What a measurement is called, and how it is shown."""
+
+    title: str
+    column: str  # in tables; "": not shown there
+    unit: str
+    scale: str  # of an axis: linear or log
+
+    @property
+    def axis(self) -> str:
+        """The title with its unit."""
+        return f"{self.title} [{self.unit}]" if self.unit else self.title
+
+
+def words_for(result: Result, name: str) -> Words:
+    """From the file itself; for one of version 1, which does not say, from the metric of that name."""
+    about, known = result.attributes.get(name, {}), METRICS[name] if name in METRICS else None
+    return Words(
+        str(about.get("title") or (known.title if known else name.replace("_", " "))),
+        str(about.get("column", known.column if known else "")),
+        str(about.get("units", known.unit if known else "")),
+        str(about.get("scale", known.scale if known else "linear")),
+    )
+
+
 def measurements(result: Result) -> list[str]:
     """Names of all datasets with one number for each run and iteration, the familiar ones first."""
     there = [name for name, dims in result.dims.items() if dims == ("run", "iteration")]
-    return [*(name for name in MEASUREMENTS if name in there), *(name for name in there if name not in MEASUREMENTS)]
+    return [*(name for name in METRICS if name in there), *(name for name in there if name not in METRICS)]
 
 
 def last_row(result: Result) -> tuple[int, int]:
@@ -171,6 +196,12 @@ def load(path: str | Path) -> Result:
     path = Path(path)
     with open_file(path) as file:
         return read(file, str(path))
+
+
+def read_attributes(path: Path) -> dict[str, Any]:
+    """The attributes of a result file itself; nothing else is read."""
+    with open_file(path) as file:
+        return attributes_of(file)
 
 
 def open_file(path: Path) -> h5py.File:

@@ -5,45 +5,55 @@ A run may go on with its own configuration, or with more iterations and everythi
 
 import hashlib
 import json
-import sys
-import tomllib
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.config.options import Config, to_toml
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import Plan, make_plan
+from dpadmm_mpi.methods.base import Config, Plan, as_table, make_plan, to_toml
+from dpadmm_mpi.privacy.perturbations import Calibrated
 from dpadmm_mpi.storage import recorder
 from dpadmm_mpi.storage.atomic_file import refuse_existing
 from dpadmm_mpi.storage.checkpoint import Found, Restart, find, restart_folder
+from dpadmm_mpi.storage.experiments import read_again
 from dpadmm_mpi.storage.journal import Entry, pack
 from dpadmm_mpi.storage.layout import Shapes, layout
 from dpadmm_mpi.storage.recorder import Recorder
 from dpadmm_mpi.storage.result import open_file
+from dpadmm_mpi.types import Array
 
-Array = NDArray[np.float64]
+LOGGER = logging.getLogger(__name__)
+
+
+class Opening(NamedTuple):
+    """What a log is opened with."""
+
+    plan: Plan[Any]
+    dataset: Dataset[Any]
+    shapes: Shapes
+    final: Callable[[Mapping[str, Array]], dict[str, Array]]  # what is kept of a last state
+    describe: Callable[[Recorder], None]
 
 
 def is_finished(path: Path, config: Config) -> bool:
     """Whether nothing is left to do; a file of another configuration is refused, one to extend is not finished."""
-    text = to_toml(config)
     log, found = _config_of_log(path), find(path)
-    if log == (text, True):
-        if found is None or found.config == text:
+    if log is not None and log[1] and not _changes(path, log[0], config):
+        if found is None or not _changes(path, found.config, config):
             _tidy(path)
         return True
     if found is not None:
-        _refuse_other(path, found.config, text)
+        _refuse_other(path, found.config, config)
     elif log is not None:
-        _refuse_other(path, log[0], text)
+        _refuse_other(path, log[0], config)
     elif path.exists() and not restart_folder(path).exists():
         raise InputError(f"{path} is not a result file that could be gone on with; choose another place with -o")
     return False
@@ -58,32 +68,23 @@ def _tidy(path: Path) -> None:
             leftover.close()
 
 
-def open_log(
-    path: Path,
-    plan: Plan,
-    dataset: Dataset,
-    shapes: Shapes,
-    final: Callable[[dict[str, Array]], dict[str, Array]],
-    describe: Callable[[Recorder], None],
-    force: bool,
-    resume: bool,
-) -> Recorder:
+def open_log(path: Path, opening: Opening, *, force: bool, resume: bool) -> Recorder:
     """The log to write to: a new one, or one written again up to the last checkpoint."""
     if not resume:
         refuse_existing(path, force)
-    restart = Restart(path)
+    plan, restart = opening.plan, Restart(path)
     record: Recorder | None = None
     try:
-        found = _found(path, plan, dataset, restart) if resume else None
+        found = _found(path, plan, opening.dataset, restart) if resume else None
         if found is None:
             restart.forget()
-            restart.begin(to_toml(plan.config), _identity_of(plan, dataset))
+            restart.begin(to_toml(plan.config), _identity_of(plan, opening.dataset))
         else:
             restart.resume(found)
-        record = recorder.create(plan, shapes, restart)
-        describe(record)
+        record = recorder.create(plan, opening.shapes, restart)
+        opening.describe(record)
         if found is not None:
-            record.replay(found.entries(), found.checkpoint.seconds, final)
+            record.replay(found.entries(), found.checkpoint.seconds, opening.final)
         record.publish(force or resume)
         return record
     except BaseException:
@@ -95,27 +96,27 @@ def open_log(
         raise
 
 
-def _found(path: Path, plan: Plan, dataset: Dataset, restart: Restart) -> Found | None:
+def _found(path: Path, plan: Plan[Any], dataset: Dataset[Any], restart: Restart) -> Found | None:
     """The checkpoint to go on from; one of fewer iterations, or a finished log, is made one of this configuration first."""
-    text, identity = to_toml(plan.config), _identity_of(plan, dataset)
+    identity = _identity_of(plan, dataset)
     found, log = find(path), _config_of_log(path)
     for note in found.notes if found is not None else ():
-        print(f"dpadmm: note: {note}", file=sys.stderr, flush=True)
+        LOGGER.warning(note)
     if found is None and (log is None or not log[1]):
         if (restart.folder / "checkpoint").exists():
-            print(f"dpadmm: note: {restart.folder} is damaged; the run begins anew", file=sys.stderr, flush=True)
+            LOGGER.warning("%s is damaged; the run begins anew", restart.folder)
         return None
     earlier = found.config if found is not None else log[0] if log is not None else ""
     if (found.identity if found is not None else _identity_of_log(path)) != identity:
         raise InputError(
             f"{path}: its data, graph or map file has changed since it was begun; restore it, or begin anew with --force"
         )
-    if found is not None and earlier == text:
+    if found is not None and not _changes(path, earlier, plan.config):
         return found
-    _refuse_other(path, earlier, text)
-    iterations = int(tomllib.loads(earlier)["iterations"])
+    _refuse_other(path, earlier, plan.config)
+    iterations = read_again(earlier, path).iterations
     _refuse_incompatible(path, plan, iterations)
-    restart.begin(text, identity)
+    restart.begin(to_toml(plan.config), identity)
     for entry in _entries_of_log(path, iterations) if found is None else found.entries():
         restart.add(entry)
     seconds = _seconds_of_log(path) if found is None else found.checkpoint.seconds
@@ -125,32 +126,39 @@ def _found(path: Path, plan: Plan, dataset: Dataset, restart: Restart) -> Found 
     return find(path)
 
 
-def _refuse_other(path: Path, earlier: str, now: str) -> None:
+def _changes(path: Path, earlier: str, config: Config) -> dict[str, tuple[Any, Any]]:
+    """The keys in which two configurations differ, with both values; what has a default since then has it in both."""
+    before, after = _flat(as_table(read_again(earlier, path))), _flat(as_table(config))
+    keys = dict.fromkeys([*before, *after])
+    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+
+
+def _refuse_other(path: Path, earlier: str, config: Config) -> None:
     """Only the number of iterations may have changed, and only grown."""
-    before, after = _flat(tomllib.loads(earlier)), _flat(tomllib.loads(now))
-    changed = [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
-    if not changed or (changed == ["iterations"] and after["iterations"] > before["iterations"]):
+    changed = _changes(path, earlier, config)
+    if not changed or (list(changed) == ["iterations"] and changed["iterations"][1] > changed["iterations"][0]):
         return
-    words = [f"{key} ({_show(before.get(key))} there, {_show(after.get(key))} here)" for key in changed]
+    words = [f"{key} ({_show(before)} there, {_show(after)} here)" for key, (before, after) in changed.items()]
     raise InputError(
         f"{path} was begun with another configuration: {', '.join(words)}; only iterations may grow; restore it, or choose "
         "another place with -o"
     )
 
 
-def _refuse_incompatible(path: Path, plan: Plan, iterations: int) -> None:
+def _refuse_incompatible(path: Path, plan: Plan[Any], iterations: int) -> None:
     """More iterations must not change the first ones."""
     config = plan.config
     where = f"{path} cannot be extended from {iterations} to {config.iterations} iterations: "
-    if config.privacy.target is not None:
+    noise = config.privacy.perturbation
+    if isinstance(noise, Calibrated) and noise.target is not None:
         raise InputError(f"{where}privacy.target is spread over all iterations, so the first ones had more privacy to spend")
     if iterations % config.record.every:
         raise InputError(f"{where}its last row is not a multiple of record.every = {config.record.every}")
     before, _ = make_plan(msgspec.structs.replace(config, iterations=iterations))
     if layout(before).keys() != layout(plan).keys():
         raise InputError(f"{where}something else would be recorded")
-    for name, (values, _) in before.schedules.items():
-        if not np.array_equal(values, plan.schedules[name][0][: iterations + 1], equal_nan=True):
+    for name, used in before.schedules.items():
+        if not np.array_equal(used.values, plan.schedules[name].values[: iterations + 1], equal_nan=True):
             raise InputError(f"{where}{name} of the first ones would change")
 
 
@@ -195,8 +203,8 @@ def _seconds_of_log(path: Path) -> float:
         return float(file["timing"].attrs["seconds"])
 
 
-def _identity_of(plan: Plan, dataset: Dataset) -> str:
-    return _identity(plan.graph.edges, dataset.node_of_record(), dataset.description().get("files", ()), plan.map_sha256)
+def _identity_of(plan: Plan[Any], dataset: Dataset[Any]) -> str:
+    return _identity(plan.topology.edges, dataset.node_of_record(), dataset.description().get("files", ()), plan.map_sha256)
 
 
 def _identity_of_log(path: Path) -> str:

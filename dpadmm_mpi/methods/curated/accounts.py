@@ -9,18 +9,19 @@ d1 features, `a` its order alpha.
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpadmm_mpi.methods.base import NO_NOISE
+from dpadmm_mpi.methods.gaussian import paper_account, paper_noise, sound_account, sound_noise
 from dpadmm_mpi.privacy import gaussian_noise
-from dpadmm_mpi.privacy.gaussian_noise import GaussianLedger, line
+from dpadmm_mpi.privacy.account import Account
 from dpadmm_mpi.privacy.releases import CuratedReleases
-
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array
 
 NEIGHBOURS_PAPER = "add or remove one record, n fixed"
 NEIGHBOURS_SOUND = "replace one record"
 PAPER = "[C] Theorem 1, (8), solved for epsilon: sensitivity c/n"
 SOUND = "Gaussian mechanism of sensitivity 2c/n, Renyi curves added over the iterations, at the best order"
+GIVEN_MAP = "for a given A; this one is estimated from the records without noise, which is not accounted for"
 NOT_PRIVATE = "not private: u_0 is computed from the records without noise"
 
 
@@ -49,40 +50,50 @@ def sound_epsilon(r: CuratedReleases, delta: float) -> Array:
 
 
 def _sound_curve(r: CuratedReleases) -> Array:
-    """Replacing a record moves the mean gradient by at most 2c/n (SPEC 8.3)."""
+    """Replacing a record moves the mean gradient by at most 2c/n (docs/mathematics.md, section 9)."""
     return gaussian_noise.gaussian(r.noise_std * r.records / (2.0 * r.c))
 
 
-def calibrate(r: CuratedReleases, target: float, account: str, delta: float) -> CuratedReleases:
-    """The same releases with the noise that meets the target by `sound` or `paper`; u_0 as printed is not paid for by it.
+@paper_noise.register
+def _(r: CuratedReleases, target: float, delta: float) -> float:
+    """u_0 as printed is not paid for by it."""
+    return float(np.sqrt(r.iterations * paper_variance(r, target, delta)))
 
-    The search for the sound noise begins at the paper's and goes upwards only: who asks for the sound account never gets less
-    noise than the paper prescribes for the same numbers. (For tiny epsilon the paper's conversion from Renyi to epsilon is
-    so loose that its noise meets the sound account too.)
-    """
-    paper = float(np.sqrt(r.iterations * paper_variance(r, target, delta)))
-    if account == "paper":
-        return replace(r, noise_std=paper)
+
+@sound_noise.register
+def _(r: CuratedReleases, target: float, delta: float) -> float:
+    """For tiny epsilon the paper's conversion from Renyi to epsilon is so loose that its noise meets the sound account too."""
     last = np.array([float(r.iterations)])
 
     def total(noise_std: float) -> float:
         return float(gaussian_noise.epsilon(_sound_curve(replace(r, noise_std=noise_std)), last, delta)[0])
 
-    return replace(r, noise_std=gaussian_noise.calibrate(total, target, start=paper))
+    return gaussian_noise.calibrate(total, target, start=paper_noise(r, target, delta))
 
 
-def ledger(r: CuratedReleases, delta: float) -> GaussianLedger:
-    return GaussianLedger(
-        node_epsilon_paper=paper_epsilon(r, delta),
-        node_epsilon_sound=sound_epsilon(r, delta),
-        delta=delta,
-        paper=NOT_PRIVATE if r.u0_as_printed else PAPER,
-        sound=NOT_PRIVATE if r.u0_as_printed else SOUND,
-        neighbours_paper=NEIGHBOURS_PAPER,
-        neighbours_sound=NEIGHBOURS_SOUND,
-        proven_paper=True,  # inf needs no proof
-        proven_sound=True,
-    )
+@paper_account.register
+def _(r: CuratedReleases, delta: float) -> Account:
+    title = f"the paper's epsilon at delta = {delta:g}"
+    words, values = _words(r, PAPER), paper_epsilon(r, delta)
+    return Account("epsilon_paper", title, values, words, _is_proven(r), NEIGHBOURS_PAPER, delta)
+
+
+@sound_account.register
+def _(r: CuratedReleases, delta: float) -> Account:
+    title = f"sound epsilon at delta = {delta:g}"
+    words, values = _words(r, SOUND), sound_epsilon(r, delta)
+    return Account("epsilon_sound", title, values, words, _is_proven(r), NEIGHBOURS_SOUND, delta)
+
+
+def _words(r: CuratedReleases, theorem: str) -> str:
+    if r.noise_std == 0.0:
+        return NO_NOISE
+    return (NOT_PRIVATE if r.u0_as_printed else theorem) + (f"; {GIVEN_MAP}" if r.map_from_records else "")
+
+
+def _is_proven(r: CuratedReleases) -> bool:
+    """Infinity needs no proof."""
+    return not (r.map_from_records and _is_private(r))
 
 
 def _is_private(r: CuratedReleases) -> bool:
@@ -96,64 +107,3 @@ def _nothing_private(r: CuratedReleases) -> Array:
 def _for_every_node(r: CuratedReleases, total: Array) -> Array:
     """The curator answers for all shards: one number."""
     return np.repeat(total[:, None], r.nodes, axis=1)
-
-
-def gamma_needed(eta: float, rho: float, A_norm: float) -> float:
-    """gamma_min = eta rho ||A'A|| + 1, so that G = gamma I - eta rho A'A >= I ([C] below (7)); A_norm = ||A||."""
-    return eta * rho * A_norm**2 + 1.0
-
-
-def start_constant(eta: float, gamma: float, rho: float, L_f: float, singular_values: Array) -> float:
-    """c_1 of [C] (18): ||G|| / (2 eta) + rho ||A'A|| / 2 + L_f ||A^+ (A^+)'|| / (2 rho), from A's singular values.
-
-    `singular_values` has one entry per feature, 0 beyond A's rank. The last part belongs to u_0 as printed. The proof's L_f
-    there should be L_f^2; for L_f <= 1, as with the logistic loss, the printed one is the larger.
-    """
-    G_norm = np.abs(gamma - eta * rho * singular_values**2).max()
-    smallest = singular_values[singular_values > 0.0].min()
-    return float(G_norm / (2.0 * eta) + rho * singular_values.max() ** 2 / 2.0 + L_f / (2.0 * rho * smallest**2))
-
-
-def utility_bound(c_1: float, distance: float, eta: float, features: int, noise_std: float, T: int) -> float:
-    """[C] (18), before sigma is put in: c_1 ||x_0 - x*||^2 / T + eta sigma^2 d1"""
-    return c_1 * distance**2 / T + eta * noise_std**2 * features
-
-
-def best_iterations(c_1: float, distance: float, eta: float, features: int, variance: float) -> float:
-    """[C] (19) with its constants: the T that minimises (18) if sigma^2 = variance * T, as in (8)."""
-    return distance * float(np.sqrt(c_1 / (eta * features * variance)))
-
-
-def conditions(
-    r: CuratedReleases,
-    eta: float,
-    gamma: float,
-    rho: float,
-    L_f: float,
-    singular_values: Array,
-    rows: int,
-    distance: float,
-    accelerated: bool = False,
-) -> list[str]:
-    """Which conditions of [C] hold, in words; A has `rows` rows, `distance` stands for ||x_0 - x*||."""
-    A_norm = float(singular_values.max())
-    rank = int(np.count_nonzero(singular_values))
-    steps = (1.0 / L_f - eta, gamma - gamma_needed(eta, rho, A_norm), float(rank - rows))
-    lines = [f"FAILS  privacy: {NOT_PRIVATE}"] if r.u0_as_printed else []
-    lines += [
-        line(steps[0], "convergence: eta <= 1/L_f ([C] Lemma 5)"),
-        line(steps[1], f"convergence: gamma >= eta rho ||A'A|| + 1 = {gamma_needed(eta, rho, A_norm):.4g} ([C] below (7))"),
-        line(steps[2], f"convergence: A has full row rank; of its {rows} rows {rank} are independent ([C] Assumption 2)"),
-    ]
-    if accelerated:
-        return [*lines, "-      utility: no bound is known for the accelerated method; [C] analyses Algorithm 2 alone"]
-    c_1 = start_constant(eta, gamma, rho, L_f, singular_values)
-    bound = utility_bound(c_1, distance, eta, r.features, r.noise_std, r.iterations)
-    proven = "" if min(steps) >= 0.0 and r.u0_as_printed else ", not proven here"
-    lines.append(
-        f"-      utility of the mean of the iterates after {r.iterations} iterations: R <= {bound:.4g} ([C] (18){proven})"
-    )
-    if r.noise_std > 0.0:
-        best = max(1.0, best_iterations(c_1, distance, eta, r.features, r.noise_std**2 / r.iterations))
-        lines.append(f"-      iterations that minimise it at this epsilon: {best:.4g} ([C] (19))")
-    return lines

@@ -1,4 +1,4 @@
-"""The curated family in one general form (SPEC 4; [C] Algorithms 2 and 3): ADMM and AccADMM, with noise DP-ADMM, DP-AccADMM.
+"""The curated family in one general form (docs/mathematics.md, section 9; [C] Algorithms 2, 3): ADMM and AccADMM, with noise DP-ADMM, DP-AccADMM.
 
 The shards send the sums of their gradients; the curator, the hub, adds the noise and takes all steps. It works from
 extrapolated xhat, uhat; without acceleration these are x, u themselves. It never sees a record.
@@ -11,47 +11,29 @@ sigma -> noise_std; B = -I, c = 0.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import RunError
-from dpadmm_mpi.methods.algorithm import Phase, starting_points
 from dpadmm_mpi.methods.curated.linear_maps import LinearMap
+from dpadmm_mpi.methods.curated.regularisers import Regulariser
+from dpadmm_mpi.methods.nodes import DIVERGED, Phase, starting_points
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.rng import Purpose, generator
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dpadmm_mpi.types import Array, Ints
 
 RESTART = 0.999  # the combined residual must fall by this factor, or the momentum starts again (Goldstein et al. 2014)
-
-DIVERGED = 1e100  # squares of it are still numbers
-
-
-@dataclass(frozen=True)
-class Method:
-    source: str
-    accelerated: bool
-
-
-METHODS = {
-    "gl-admm": Method("[C] Algorithm 2 without noise", accelerated=False),
-    "gl-acc-admm": Method("[C] Algorithm 3 without noise", accelerated=True),
-    "dp-admm": Method("[C] Algorithm 2", accelerated=False),
-    "dp-acc-admm": Method("[C] Algorithm 3", accelerated=True),
-}
 
 
 @dataclass(frozen=True)
 class Settings:
     """What a configuration says about the method."""
 
-    method: str
+    accelerated: bool
     A: LinearMap
     lambda1: float
-    regulariser: str
+    regulariser: Regulariser
     rho: float
     eta: float
     gamma: float
@@ -65,8 +47,8 @@ class Settings:
     features: int
 
     def penalty(self, z: Array) -> float:
-        """g(z): lambda1 ||z||_1, or lambda1 ||z||^2 / 2"""
-        return self.lambda1 * (float(np.abs(z).sum()) if self.regulariser == "l1" else 0.5 * float(z @ z))
+        """g(z)"""
+        return self.regulariser.value(z, self.lambda1)
 
 
 class Curator(NamedTuple):
@@ -81,16 +63,9 @@ class Curator(NamedTuple):
     combined: float  # residual of the last iteration, for the restart
 
 
-def prox(v: Array, s: Settings) -> Array:
-    """argmin_w g(w) + (rho/2) ||v - w||^2: soft-thresholding, or scaling."""
-    if s.regulariser == "l2":
-        return v / (1.0 + s.lambda1 / s.rho)
-    return np.sign(v) * np.maximum(np.abs(v) - s.lambda1 / s.rho, 0.0)
-
-
 def splitting_step(c: Curator, s: Settings) -> Array:
     """w_t, [C] step 2."""
-    return prox(s.A(c.x_hat) + c.u_hat, s)
+    return s.regulariser.prox(s.A(c.x_hat) + c.u_hat, s.lambda1 / s.rho)
 
 
 def pull(c: Curator, w: Array, s: Settings) -> Array:
@@ -117,7 +92,7 @@ def follow(c: Curator, x: Array, s: Settings) -> Curator:
         combined = s.rho * float(np.sum((u - c.u_hat) ** 2)) + s.gamma / s.eta * float(np.sum((x - c.x_hat) ** 2))
         if combined >= RESTART * c.combined:
             return Curator(x, x_hat=c.x, w=w, u=u, u_hat=c.u, theta=1.0, combined=c.combined / RESTART)
-    theta = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * c.theta**2)) if METHODS[s.method].accelerated else 1.0
+    theta = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * c.theta**2)) if s.accelerated else 1.0
     momentum = (c.theta - 1.0) / theta
     return Curator(x, x + momentum * (x - c.x), w, u, u + momentum * (u - c.u), theta, combined)
 
@@ -144,11 +119,11 @@ class State(NamedTuple):
     combined: Array
 
 
-class Curated:
+class CuratedNodes:
     """The shards of one rank, and on one rank the curator."""
 
-    released: tuple[str, ...] = ("query", "gradient")
-    hub_fields: tuple[str, ...] = ("x", "w", "u", "u_hat", "theta", "combined")
+    released: ClassVar[tuple[str, ...]] = ("query", "gradient")
+    hub_fields: ClassVar[tuple[str, ...]] = ("x", "w", "u", "u_hat", "theta", "combined")
 
     def __init__(self, settings: Settings, places: Ints, problems: Sequence[NodeProblem]) -> None:
         self.settings = settings
@@ -191,6 +166,9 @@ class Curated:
         gradients = incoming[:, -1] / self.settings.records
         curators = [self._curate(_curator(state, r), gradients[r], t, run) for r, run in enumerate(runs)]
         return _with_curators(state, curators)
+
+    def recorded(self, state: State) -> State:
+        return state
 
     def _curate(self, c: Curator, gradient: Array, t: int, run: int) -> Curator:
         """The curator's iteration, from the mean gradient at xhat."""

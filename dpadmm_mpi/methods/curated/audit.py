@@ -8,71 +8,56 @@ tell, for the records D and for a neighbour D^ (one record replaced), how likely
 It must fit the sound account, and the noise must be what the account assumes.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.shard import row_norms
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import make_plan
-from dpadmm_mpi.methods.curated import accounts as theory
+from dpadmm_mpi.methods.auditing import (
+    SIGNIFICANCE,
+    Examined,
+    Recording,
+    Request,
+    distribution_findings,
+    examine,
+    nodes_to_audit,
+    repetition_findings,
+)
+from dpadmm_mpi.methods.curated import accounts
 from dpadmm_mpi.methods.curated.algorithm import Settings, follow, noisy_gradient_of, primal_step, splitting_step, start
 from dpadmm_mpi.methods.curated.plan import CuratedPlan
-from dpadmm_mpi.methods.decentralised.audit import DELTAS, SIGNIFICANCE, Audit
 from dpadmm_mpi.problems.losses import Loss
-from dpadmm_mpi.storage.result import Result, load
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-ACCOUNTS = {"epsilon_paper": "epsilon paper", "epsilon_sound": "epsilon sound"}
-AGAINST = "epsilon_sound"  # what the worst loss is shown as a share of
+from dpadmm_mpi.types import Array, Ints, Matrix
 
 
-def audit(path: Path, candidates: int = 20, node: int | None = None, record: int | None = None) -> Audit:
-    """Audit a file with a trajectory: one record of one node, or `candidates` records of every node (or of `node`)."""
-    result, plan, dataset = _read(path)
-    if record is not None and node is None:
-        raise InputError("--record: say the node that has it, with --node")
-    if node is not None and not 0 <= node < plan.nodes:
-        raise InputError(f"--node {node}: there are the nodes 0 to {plan.nodes - 1}")
+@examine.register
+def _(plan: CuratedPlan, recording: Recording, dataset: Dataset[Any], request: Request) -> Examined:
+    """One record of one node, or `candidates` records of every node (or of one)."""
+    nodes = nodes_to_audit(plan, recording, request)
+    if plan.releases.u0_as_printed:
+        words = f'{accounts.NOT_PRIVATE}; there is nothing to audit; run with algorithm.u0 = "zero"'
+        raise InputError(f"{recording.source}: {words}")
     shards = [dataset.loader.shard(dataset.address(i)).into_signed() for i in range(plan.nodes)]
-    against = _against(result["server_trajectory"][0], shards, plan.loss, plan.settings)
-    queries, noises = _replay(result["server_trajectory"], shards, plan.loss, plan.settings)
-    nodes = list(range(plan.nodes)) if node is None else [node]
-    candidates = min(candidates, int(plan.sizes[nodes].min()))
+    trajectory = recording["server_trajectory"]
+    against = _against(trajectory[0], shards, plan.loss, plan.settings)
+    queries, noises = _replay(trajectory, shards, plan.loss, plan.settings)
+    candidates = min(request.candidates, int(plan.sizes[nodes].min()))
     losses = []
     for i in nodes:
-        rows = shards[i]
+        rows, record = shards[i], request.record
         if record is not None and not 0 <= record < rows.shape[0]:
             raise InputError(f"--record {record}: node {i} has the records 0 to {rows.shape[0] - 1}")
         chosen = np.array([record]) if record is not None else _longest(rows, candidates)
         losses.append(_losses(_dense(rows[chosen]), against, queries, noises, plan.loss, plan.settings))
     grown = np.cumsum(np.stack(losses), axis=2)
-    findings = [*_noise_findings(noises / plan.settings.noise_std), *_loss_findings(plan, grown)]
-    return Audit(result, nodes, grown, np.arange(1, plan.config.iterations + 1), findings)
+    findings = _noise_findings(noises / plan.settings.noise_std)
+    findings += distribution_findings(grown[:, :, -1], lambda delta: accounts.sound_epsilon(plan.releases, delta)[-1, nodes])
+    return Examined(nodes, grown, np.arange(1, plan.config.iterations + 1), findings, against="epsilon_sound")
 
 
-def _read(path: Path) -> tuple[Result, CuratedPlan, Any]:
-    result = load(path)
-    if "server_trajectory" not in result:
-        raise InputError(f"{path}: holds no trajectory; run again with record.trajectory = true")
-    if not result.complete:
-        raise InputError(f"{path}: the run is not complete")
-    plan, dataset = make_plan(configfile.load(path).configs[0])
-    assert isinstance(plan, CuratedPlan)
-    if plan.settings.noise_std == 0.0:
-        raise InputError(f"{path}: a run without noise has an infinite privacy loss; there is nothing to audit")
-    if result.attributes["problem"]["map_sha256"] != plan.map_sha256:
-        raise InputError(f"{path}: its linear map has changed since it was run; restore problem.map_path")
-    if plan.releases.u0_as_printed:
-        raise InputError(f'{path}: {theory.NOT_PRIVATE}; there is nothing to audit; run with algorithm.u0 = "zero"')
-    return result, plan, dataset
-
-
-def _replay(trajectory: Array, shards: list[Any], loss: Loss, s: Settings) -> tuple[Array, Array]:
+def _replay(trajectory: Array, shards: list[Matrix], loss: Loss, s: Settings) -> tuple[Array, Array]:
     """xhat_{t-1} and P_t of every run and iteration, each (R, T, d), from the published values and the records."""
     queries, noises = [], []
     for run in trajectory:
@@ -85,7 +70,7 @@ def _replay(trajectory: Array, shards: list[Any], loss: Loss, s: Settings) -> tu
     return np.array(queries).reshape(shape), np.array(noises).reshape(shape)
 
 
-def _against(trajectory: Array, shards: list[Any], loss: Loss, s: Settings) -> Array:
+def _against(trajectory: Array, shards: list[Matrix], loss: Loss, s: Settings) -> Array:
     """-xhat_T / ||xhat_T|| of the path without noise: a record there has nearly the steepest loss.
 
     Noise must not choose the neighbour, or the losses of the runs would not be those of one pair of data sets.
@@ -96,7 +81,7 @@ def _against(trajectory: Array, shards: list[Any], loss: Loss, s: Settings) -> A
     return -c.x_hat / max(float(np.linalg.norm(c.x_hat)), 1e-300)
 
 
-def _mean_gradient(x: Array, shards: list[Any], loss: Loss, s: Settings) -> Array:
+def _mean_gradient(x: Array, shards: list[Matrix], loss: Loss, s: Settings) -> Array:
     return np.asarray(sum(rows.T @ loss.first(np.asarray(rows @ x)) for rows in shards)) / s.records
 
 
@@ -116,14 +101,12 @@ def _losses(old: Array, against: Array, queries: Array, noises: Array, loss: Los
     return np.stack(pairs, axis=2)
 
 
-def _longest(rows: Any, count: int) -> Ints:
+def _longest(rows: Matrix, count: int) -> Ints:
     """The records with the largest norms, which can shift the most."""
-    from dpadmm_mpi.data.shard import row_norms
-
     return np.argsort(-row_norms(rows), kind="stable")[:count]
 
 
-def _dense(rows: Any) -> Array:
+def _dense(rows: Matrix) -> Array:
     return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
 
 
@@ -139,27 +122,4 @@ def _noise_findings(scaled: Array) -> list[str]:
             f"the noise is not N(0, noise_std^2) (p = {p:.1e}): its standard deviation is {vectors.std():.4g} times the one "
             "that is claimed"
         )
-    order = np.lexsort(vectors.T)
-    norms = np.linalg.norm(vectors, axis=1)
-    close = np.linalg.norm(np.diff(vectors[order], axis=0), axis=1) < 1e-7 * norms[order][1:]
-    if close.any():
-        findings.append(f"noise is used again: {close.sum()} of {len(vectors)} noise vectors occur more than once")
-    return findings
-
-
-def _loss_findings(plan: CuratedPlan, losses: Array) -> list[str]:
-    """The distribution of the loss over the runs fits the sound account."""
-    from scipy import stats
-
-    runs, neighbours = losses.shape[1], losses.shape[0] * losses.shape[3]
-    findings = []
-    for delta in DELTAS:
-        # delta >= E[(1 - exp(epsilon - L))_+] allows L >= epsilon + ln 2 with probability 2 delta at most.
-        epsilon = theory.sound_epsilon(plan.releases, delta)[-1, 0]
-        above = int((losses[:, :, -1] >= epsilon + np.log(2.0)).sum(axis=1).max())
-        if above > 0 and stats.binom.sf(above - 1, runs, 2.0 * delta) < SIGNIFICANCE / neighbours:
-            findings.append(
-                f"{above} of {runs} runs lose more than epsilon + ln 2 at delta = {delta:g}, which is incompatible with a "
-                f"probability of {2 * delta:g}"
-            )
-    return findings
+    return [*findings, *repetition_findings(vectors)]

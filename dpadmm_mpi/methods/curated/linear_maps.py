@@ -1,4 +1,4 @@
-"""The linear map A of the curated family (SPEC 4): A = [W; I] from a graphical lasso of the features, I, or from a file.
+"""The linear map A of the curated family (docs/mathematics.md, section 9): A = [W; I] from a graphical lasso of the features, I, or from a file.
 
 W has one row per edge (i, j) of the sparsity pattern of an inverse covariance: +1 at i, and at j -1 for a positive partial
 correlation, +1 for a negative one, so that |W f| is small where related features have matching weights ([C] V.A; Kim, Sohn,
@@ -10,6 +10,7 @@ import os
 import pickle
 import warnings
 import zlib
+from abc import abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,15 +19,13 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.config.options import Config
+from dpadmm_mpi.config.options import FilePath, Options, Positive
 from dpadmm_mpi.data.cache import cache_folder
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError, RunError
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dpadmm_mpi.registry import Registry
+from dpadmm_mpi.types import Array, CsrMatrix, Ints, Matrix
 
 DENSE_ENTRIES = 1 << 20  # a map with more is stored as CSR
 LARGEST = 2000  # features up to which d x d matrices are formed
@@ -45,7 +44,7 @@ EXPECTED = {  # of a file with this ending
 class LinearMap:
     """A, (m, d), dense or scipy CSR."""
 
-    A: Any
+    A: Matrix
     from_records: bool = False  # estimated from the training records, without noise
 
     @property
@@ -109,18 +108,49 @@ class LinearMap:
         return float(np.sqrt(magnitudes.sum(axis=0).max() * magnitudes.sum(axis=1).max()))
 
 
-def make_map(config: Config, dataset: Dataset) -> LinearMap:
-    """The map that the configuration asks for."""
-    problem, d = config.problem, dataset.features
-    if problem.map == "file":
-        return LinearMap(_economical(_read(Path(str(problem.map_path)), d)))
-    edges, signs = np.zeros((0, 2), dtype=np.int64), np.zeros(0)
-    if problem.map == "graphical-lasso":
-        edges, signs = _pattern(dataset, float(problem.sparsity or 0.0))
-    return LinearMap(_economical(stacked(edges, signs, d)), from_records=problem.map == "graphical-lasso")
+maps = Registry["MapKind"]("linear map", "maps")
 
 
-def stacked(edges: Ints, signs: Array, features: int) -> Any:
+@maps.base
+class MapKind(Options):
+    """The linear map A of g(A x)."""
+
+    @abstractmethod
+    def make(self, dataset: Dataset[Any]) -> LinearMap:
+        """A for these records; on rank 0."""
+
+
+@maps.register("identity")
+class Identity(MapKind):
+    """A = I: the lasso"""
+
+    def make(self, dataset: Dataset[Any]) -> LinearMap:
+        nothing = np.zeros((0, 2), dtype=np.int64)
+        return LinearMap(_economical(stacked(nothing, np.zeros(0), dataset.features)))
+
+
+@maps.register("graphical-lasso")
+class GraphicalLasso(MapKind):
+    """A = [W; I], W the edges of a sparse inverse covariance of the features, with the penalty `sparsity`"""
+
+    sparsity: Positive = 0.3
+
+    def make(self, dataset: Dataset[Any]) -> LinearMap:
+        edges, signs = _pattern(dataset, self.sparsity)
+        return LinearMap(_economical(stacked(edges, signs, dataset.features)), from_records=True)
+
+
+@maps.register("file")
+class MapFile(MapKind):
+    """A from `map_path`: .npy, .csv, or .npz with an array A or a scipy sparse matrix"""
+
+    map_path: FilePath
+
+    def make(self, dataset: Dataset[Any]) -> LinearMap:
+        return LinearMap(_economical(_read(Path(self.map_path), dataset.features)))
+
+
+def stacked(edges: Ints, signs: Array, features: int) -> CsrMatrix:
     """[W; I] as CSR; `signs` are those of the partial correlations."""
     from scipy.sparse import csr_matrix, identity, vstack
 
@@ -130,13 +160,13 @@ def stacked(edges: Ints, signs: Array, features: int) -> Any:
     return csr_matrix(vstack([W, identity(features)]))
 
 
-def _economical(A: Any) -> Any:
+def _economical(A: Matrix) -> Matrix:
     """Dense where that is small; a rank then needs no sparse matrices."""
     small = A.shape[0] * A.shape[1] <= DENSE_ENTRIES
     return A.toarray() if small and not isinstance(A, np.ndarray) else A
 
 
-def _pattern(dataset: Dataset, sparsity: float) -> tuple[Ints, Array]:
+def _pattern(dataset: Dataset[Any], sparsity: float) -> tuple[Ints, Array]:
     """Edges and signs of the graphical lasso, from the cache where the same records were looked at before."""
     if dataset.features > LARGEST:
         raise InputError(
@@ -160,7 +190,7 @@ def _pattern(dataset: Dataset, sparsity: float) -> tuple[Ints, Array]:
     return edges, signs
 
 
-def correlation(dataset: Dataset) -> Array:
+def correlation(dataset: Dataset[Any]) -> Array:
     """Of the training features, one shard in memory at a time; nan for a constant feature."""
     d, n = dataset.features, int(dataset.sizes.sum())
     total, squares = np.zeros(d), np.zeros((d, d))
@@ -206,7 +236,7 @@ def graphical_lasso_edges(correlations: Array, sparsity: float) -> tuple[Ints, A
     return np.stack([varying[i], varying[j]], axis=1).astype(np.int64), np.sign(partial[i, j])
 
 
-def _read(path: Path, features: int) -> Any:
+def _read(path: Path, features: int) -> Matrix:
     """A from .npy, .csv, or .npz: an array A, or a scipy sparse matrix as its save_npz writes it."""
     expected = EXPECTED.get(path.suffix, EXPECTED[".csv"])
     try:

@@ -16,53 +16,57 @@ Rank 0 drives.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.engine.node_queries import Nodes, Question
-from dpadmm_mpi.errors import RunError
+from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.methods.base import Ask, Question
 from dpadmm_mpi.methods.curated.algorithm import Settings
-from dpadmm_mpi.methods.measures import Optimum
-from dpadmm_mpi.parallel.mpi import Transport
+from dpadmm_mpi.methods.curated.regularisers import L1, regularisers
+from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.problems.newton import TOLERANCE, Point, minimise
 from dpadmm_mpi.problems.objective import NodeProblem
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dpadmm_mpi.types import Array, Ints
 
 GAP = 1e-10  # relative to the objective
 SHRINK = 0.1  # of the barrier's weight from one centre to the next
 CENTRES = 40
 
 
-def curated_optimum(
-    transport: Transport, problems: Sequence[NodeProblem], owner: Ints, sizes: Ints, settings: Settings
-) -> Optimum | None:
-    """x* and its objective on rank 0, None elsewhere."""
-    objective = _Penalised(transport, problems, owner, sizes, settings)
-    if transport.rank != 0:
-        objective.nodes.serve()
-        return None
-    point, gap = _solve(objective, settings)
-    objective.evaluate(np.zeros_like(point.f))
-    at_zero = objective.mean_loss
-    objective.evaluate(point.f)  # the one before may have been a trial of the line search
-    objective.nodes.stop()
-    value = objective.mean_loss + settings.penalty(settings.A(point.f))
-    if at_zero <= value:  # the centres come close to a kink, but not onto it
-        return Optimum(np.zeros_like(point.f), at_zero)
-    if not gap <= GAP * value:
-        raise RunError(
-            f"the optimum was found to a relative gap of {gap / value:.1e} only, above {GAP:.0e}; raise problem.lambda1, or "
-            "set record.optimum = false"
-        )
-    return Optimum(point.f, value)
+class CuratedOptimum:
+    """The search for x*, which rank 0 drives."""
+
+    def __init__(self, settings: Settings, sizes: Ints) -> None:
+        if not (settings.regulariser.smooth or isinstance(settings.regulariser, L1)):
+            name = regularisers.name_of(type(settings.regulariser))
+            raise InputError(f'record.optimum: found for the regularisers l1 and l2, and not for "{name}"; remove it')
+        d = settings.features
+        self.settings, self.sizes = settings, sizes
+        self.evaluation = Question(1 + d, _loss_and_gradient, moves=True)
+        self.hessian = Question(d * d, lambda problem, margins, _: problem.hessian(margins, 0.0).ravel())
+        self.questions: Sequence[Question] = (self.evaluation, self.hessian)
+
+    def find(self, ask: Ask) -> Optimum | None:
+        settings = self.settings
+        objective = _Penalised(self, ask)
+        point, gap = _solve(objective, settings)
+        objective.evaluate(np.zeros_like(point.f))
+        at_zero = objective.mean_loss
+        objective.evaluate(point.f)  # the one before may have been a trial of the line search
+        value = objective.mean_loss + settings.penalty(settings.A(point.f))
+        if at_zero <= value:  # the centres come close to a kink, but not onto it
+            return Optimum(np.zeros_like(point.f), at_zero)
+        if not gap <= GAP * value:
+            raise RunError(
+                f"the optimum was found to a relative gap of {gap / value:.1e} only, above {GAP:.0e}; raise problem.lambda1, or "
+                "set record.optimum = false"
+            )
+        return Optimum(point.f, value)
 
 
 def _solve(objective: "_Penalised", s: Settings) -> tuple[Point, float]:
     """The last centre and a bound on how far its objective is above the minimum."""
     point = minimise(objective, np.zeros(s.features))
     gap = objective.gap(point)
-    for _ in range(CENTRES if s.regulariser == "l1" else 0):
+    for _ in range(0 if s.regulariser.smooth else CENTRES):
         if gap <= GAP * point.value:
             break
         objective.mu *= SHRINK
@@ -74,21 +78,15 @@ def _solve(objective: "_Penalised", s: Settings) -> tuple[Point, float]:
 class _Penalised:
     """f(x) + sum_k phi((A x)_k), or + lambda1 ||A x||^2 / 2, as an objective for Newton's method."""
 
-    def __init__(
-        self, transport: Transport, problems: Sequence[NodeProblem], owner: Ints, sizes: Ints, settings: Settings
-    ) -> None:
-        d = settings.features
-        self.sizes = sizes
-        self.settings = settings
-        self.mu = settings.lambda1 if settings.lambda1 > 0.0 else 1.0
+    def __init__(self, search: CuratedOptimum, ask: Ask) -> None:
+        self._search, self._ask = search, ask
+        self.settings = search.settings
+        self.mu = self.settings.lambda1 if self.settings.lambda1 > 0.0 else 1.0
         self.mean_loss = np.nan  # at the point last evaluated
-        self._evaluation = Question(1 + d, _loss_and_gradient, moves=True)
-        self._hessian = Question(d * d, lambda problem, margins, _: problem.hessian(margins, 0.0).ravel())
-        self.nodes = Nodes(transport, problems, owner, (self._evaluation, self._hessian))
 
     def evaluate(self, f: Array) -> Point:
         s = self.settings
-        rows = self.nodes.ask(self._evaluation, f)
+        rows = self._ask(self._search.evaluation, f)
         totals = rows.sum(axis=0) / s.records
         self.mean_loss = float(totals[0])
         value, slopes, curvatures = self._penalty(s.A(f))
@@ -100,8 +98,8 @@ class _Penalised:
 
     def direction(self, point: Point) -> Array:
         d = len(point.f)
-        rows = self.nodes.ask(self._hessian, point.f)
-        H = (self.sizes @ rows).reshape(d, d) / self.settings.records
+        rows = self._ask(self._search.hessian, point.f)
+        H = (self._search.sizes @ rows).reshape(d, d) / self.settings.records
         H += self.settings.A.gram(self._penalty(self.settings.A(point.f))[2])
         H.flat[:: d + 1] += 1e-15 * H.diagonal().max()  # directions that neither the records nor A see
         return np.asarray(np.linalg.solve(H, -point.gradient))
@@ -110,7 +108,7 @@ class _Penalised:
         """Where ||x - x*|| is taken as 1 + 2 ||x||; y is from one more Newton step, which round-off in A x does not touch."""
         s = self.settings
         complementarity, residual = 0.0, point.gradient
-        if s.regulariser == "l1":
+        if not s.regulariser.smooth:
             z = s.A(point.f)
             _, slopes, curvatures = self._penalty(z)
             y = np.clip(slopes + curvatures * s.A(self.direction(point)), -s.lambda1, s.lambda1)
@@ -120,7 +118,7 @@ class _Penalised:
     def _penalty(self, z: Array) -> tuple[float, Array, Array]:
         """Value, first and second derivatives by z of the smooth penalty."""
         lambda1, mu = self.settings.lambda1, self.mu
-        if self.settings.regulariser == "l2" or lambda1 == 0.0:
+        if self.settings.regulariser.smooth or lambda1 == 0.0:
             return 0.5 * lambda1 * float(z @ z), lambda1 * z, np.full_like(z, lambda1)
         r = np.hypot(mu, lambda1 * z)
         s = (mu + r) / lambda1

@@ -3,96 +3,69 @@
 [M] Zhang, Khalili, Liu: Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, ICML 2018.
 [R] Zhang, Khalili, Liu: Recycled ADMM, IEEE TIFS 2020.
 
-`bound` and `tight` are pure: sums over data steps of `fixed + slope * alpha`. `epsilon` holds with probability 1 - delta in
-the usual sense. Recycled steps are post-processing and add nothing.
+`bound` and `tight` are pure: sums over data steps of a fixed cost and what the noise loses. `epsilon` holds with probability
+1 - delta in the usual sense. Recycled steps are post-processing and add nothing.
 """
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.privacy.account import Account
-from dpadmm_mpi.privacy.gamma_noise import composed_epsilon, moment_epsilon
-from dpadmm_mpi.privacy.releases import Releases
-
-Array = NDArray[np.float64]
+from dpadmm_mpi.methods.base import NO_NOISE
+from dpadmm_mpi.privacy.account import Account, AccountKind, accounts
+from dpadmm_mpi.privacy.data_steps import StepCost
+from dpadmm_mpi.privacy.noises import noises
+from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation
+from dpadmm_mpi.privacy.releases import NetworkReleases, Releases
+from dpadmm_mpi.types import Array, Bools
 
 NEIGHBOURS = "replace one record of one node"
 
-THEOREMS = {
-    "none": "none: the exact values are released",
-    "dual": "[M] Theorem 4.1, (26)",
-    "penalty": "[M] Theorem 4.1, (26)",
-    "objective": "[R] Theorem V.1, (32), summed over the data steps",
-    "primal": "noise on the argmin: its sensitivity is that of the gradient over the strong convexity",
-}
-EPSILON = {
-    "none": "none: the exact values are released",
-    "primal": "the exact loss alpha (||e + v|| - ||e||) of a shift by the argmin's sensitivity, composed over the data steps",
-}
+EPSILON_ON_RELEASE = (
+    "the exact loss alpha (||e + v|| - ||e||) of a shift by the argmin's sensitivity, composed over the data steps"
+)
 EPSILON_OBJECTIVE = (
     "the loss is dominated by alpha (sqrt((s + 2h)^2 + r^2 - s^2) - r) - ln(1 - x), r = ||e||, s its projection on the plane "
     "of the two gradients, h = C/B (over 2 eta V for dual and penalty); composed over the data steps"
 )
-COMPOSITIONS = 600  # convolutions that an account may take
 CALIBRATION = 1e-4  # relative, of alpha, where it is found by bisection
 TIGHT = "as the paper's bound, with -ln(1 - x) for the ratio of the determinants, x = c1 C / (B (rho/N + 2 eta V)) < 1"
 
 
-class StepCost(NamedTuple):
-    """Cost of each data step at each node, (K, N): fixed + slope * alpha."""
-
-    fixed: Array
-    slope: Array
-
-    def total(self, alpha: Array) -> Array:
-        """Without noise alpha is nan and has no part in the cost."""
-        return np.where(self.slope > 0.0, self.fixed + self.slope * alpha, self.fixed)
-
-
-def needs_condition(r: Releases) -> bool:
-    """Noise in the objective: the density of the released argmin has a determinant, which the theorems bound."""
-    return r.perturbation in ("dual", "penalty", "objective")
-
-
-def paper_cost(r: Releases) -> StepCost:
-    """The papers' cost of a data step."""
-    if r.perturbation in ("dual", "penalty"):
-        # [M] (26): C (1.4 c1 + alpha) / (eta V B)
-        share = r.C / (r.eta * r.V * r.B)
-        return StepCost(1.4 * r.c1 * share, share)
-    if r.perturbation == "objective":
-        # [R] (32): (2C/B) (1.4 c1 / (rho/N + 2 eta V) + alpha)
-        share = np.broadcast_to(2.0 * r.C / r.B, r.eta.shape)
-        return StepCost(share * 1.4 * r.c1 / r.curvature, share)
-    if r.perturbation == "primal":
-        # Sensitivity of the argmin, (2C/B) / (rho/N + 2 eta V)
-        return StepCost(np.zeros_like(r.eta), 2.0 * r.C / (r.B * r.curvature))
+def paper_cost(r: NetworkReleases) -> StepCost:
+    """The papers' cost of a data step; without noise it is infinite."""
+    if isinstance(r.perturbation, DataStepPerturbation):
+        return r.perturbation.paper_cost(r)
     return StepCost(np.full_like(r.eta, np.inf), np.zeros_like(r.eta))
 
 
-def tight_cost(r: Releases) -> StepCost:
+def tight_cost(r: NetworkReleases) -> StepCost:
     """Our tighter cost: two neighbouring Hessians differ by a uu' - b vv', which has at most one negative eigenvalue."""
     paper = paper_cost(r)
-    if not needs_condition(r):
+    if not isinstance(r.perturbation, ObjectivePerturbation):
         return paper
     x = r.c1 * r.C / (r.B * r.curvature)
     with np.errstate(divide="ignore", invalid="ignore"):
         fixed = np.where(x < 1.0, -np.log1p(-x), np.inf)
-    return StepCost(fixed, paper.slope)
+    return StepCost(np.where(np.isinf(paper.fixed), np.inf, fixed), paper.shift)
 
 
-def epsilon(r: Releases, delta: float) -> Array:
-    """epsilon_i(t) at `delta`, (T+1, N): gamma_noise.py's account of the random loss, plus the determinant terms.
+def totals(cost: StepCost, r: NetworkReleases) -> Array:
+    """Of every data step, (K, N). Without noise its parameter is nan and has no part in the cost."""
+    if r.noise is None:
+        return cost.fixed
+    return np.where(cost.shift > 0.0, cost.fixed + r.noise.pure_loss(cost.shift, r.parameter), cost.fixed)
 
-    By convolution after every data step, or, where that would take more than COMPOSITIONS convolutions, after the last
-    one, and from the moments before it. Both are upper bounds, and so is the tighter pure bound: the smallest counts.
+
+def epsilon(r: NetworkReleases, delta: float) -> Array:
+    """epsilon_i(t) at `delta`, (T+1, N): the noise's account of its random loss, plus the determinant terms.
+
+    The tighter pure bound is one too: the smallest counts.
     """
     cost = tight_cost(r)
-    total = np.cumsum(cost.total(r.alpha), axis=0)
+    total = np.cumsum(totals(cost, r), axis=0)
     finite = np.isfinite(total[-1])
     if finite.any():
         total[:, finite] = np.minimum(total[:, finite], _random_epsilon(r, cost, delta, finite))
@@ -101,130 +74,154 @@ def epsilon(r: Releases, delta: float) -> Array:
     return _spread(total, r)
 
 
-def _random_epsilon(r: Releases, cost: StepCost, delta: float, nodes: NDArray[np.bool_]) -> Array:
+def _random_epsilon(r: NetworkReleases, cost: StepCost, delta: float, nodes: Bools) -> Array:
     """After each data step of the given nodes: the account of the random loss plus the determinant terms."""
-    c = (cost.slope * r.alpha)[:, nodes]  # alpha times the largest shift by one record, in units of the noise
-    columns, node = np.unique(c, axis=1, return_inverse=True)  # equal nodes once
-    on_release = r.perturbation == "primal"
-    random = moment_epsilon(columns, r.features, on_release, delta)
-    every_step = columns.size <= COMPOSITIONS
-    if every_step or sum(len(np.unique(column)) for column in columns.T) <= COMPOSITIONS:
-        for k, column in enumerate(columns.T):
-            composed = composed_epsilon(column, r.features, on_release, delta, every_step)
-            random[-len(composed) :, k] = np.minimum(random[-len(composed) :, k], composed)
-    return random[:, node.ravel()] + np.cumsum(cost.fixed[:, nodes], axis=0)
+    assert r.noise is not None
+    assert isinstance(r.perturbation, DataStepPerturbation)
+    shift, parameter = np.broadcast_to(cost.shift, r.eta.shape)[:, nodes], r.parameter[:, nodes]
+    random = r.noise.random_epsilon(shift, parameter, r.features, r.perturbation.on_release, delta)
+    return random + np.cumsum(cost.fixed[:, nodes], axis=0)
 
 
-def over_iterations(cost: Array, r: Releases) -> Array:
+def over_iterations(cost: Array, r: NetworkReleases) -> Array:
     """P_i(t), (T+1, N): the sum of the data steps up to t, from P_i(0) = 0; a run without noise is inf throughout."""
     return _spread(np.cumsum(cost, axis=0), r)
 
 
-def _spread(total: Array, r: Releases) -> Array:
+def _spread(total: Array, r: NetworkReleases) -> Array:
     """Totals after each data step, (K, N), as totals after each iteration, (T+1, N)."""
-    if r.perturbation == "none":
+    if not r.perturbation.private:
         return np.full((r.iterations + 1, r.nodes), np.inf)
     steps_before = np.searchsorted(r.data_steps, np.arange(r.iterations + 1), side="right")
     return np.vstack([np.zeros((1, r.nodes)), total])[steps_before]
 
 
-def condition_margin(r: Releases) -> Array:
-    """(B_i/C) (rho/N + 2 eta_i(1) V_i) - 2 c1, which both theorems need positive; [M] has theta in place of eta_i(1)."""
-    reference = r.eta[0] if r.perturbation == "objective" else r.theta.min(axis=0)
-    return r.B / r.C * (r.rho / r.nodes + 2.0 * reference * r.V) - 2.0 * r.c1
+def condition_margin(r: NetworkReleases) -> Array | None:
+    """(B_i/C) (rho/N + 2 . V_i) - 2 c1 with the penalty of the theorem, which needs it positive; None: it has no condition."""
+    reference = r.perturbation.reference_penalty(r) if isinstance(r.perturbation, DataStepPerturbation) else None
+    return None if reference is None else r.B / r.C * (r.rho / r.nodes + 2.0 * reference * r.V) - 2.0 * r.c1
 
 
-def condition_in_words(r: Releases) -> str:
-    step = "eta(1)" if r.perturbation == "objective" else "theta"
-    return f"(B/C)(rho/N + 2 {step} V)"
-
-
-def condition_failure(r: Releases) -> str | None:
+def condition_failure(r: NetworkReleases) -> str | None:
     """The node that breaks the theorem's condition worst, in words; None if it holds or none is needed."""
-    if not needs_condition(r):
-        return None
     margin = condition_margin(r)
-    worst = int(np.argmin(margin))
-    if margin[worst] > 0:
+    if margin is None or margin.min() > 0:
         return None
+    assert isinstance(r.perturbation, DataStepPerturbation)
+    worst = int(np.argmin(margin))
     right = margin[worst] + 2 * r.c1
-    return f"at node {worst} 2 c1 = {2 * r.c1:.6g} is not below {condition_in_words(r)} = {right:.6g}"
+    return f"at node {worst} 2 c1 = {2 * r.c1:.6g} is not below {r.perturbation.condition_words()} = {right:.6g}"
 
 
-def calibrate(r: Releases, target: float, account: str = "bound", delta: float = 1e-5) -> Releases:
-    """The same releases with alpha scaled so that the total of the worst node, by this account, meets the target.
-
-    The pure totals are linear in the scale, so the answer is exact: the smallest over the nodes. Epsilon grows with the scale
-    and is met from below, to CALIBRATION.
-    """
-    if account != "epsilon":
-        return _calibrate_pure(r, target, paper_cost(r) if account == "bound" else tight_cost(r))
-
-    def total(scale: float) -> float:
-        return float(epsilon(replace(r, alpha=scale * r.alpha), delta)[-1].max())
-
-    safe = float(_calibrate_pure(r, target, tight_cost(r)).alpha[0, 0] / r.alpha[0, 0])  # epsilon is never above the pure bound
-    above = 2.0 * safe
-    while total(above) <= target:
-        safe, above = above, 2.0 * above
-    while above > safe * (1.0 + CALIBRATION):
-        middle = float(np.sqrt(safe * above))
-        safe, above = (middle, above) if total(middle) <= target else (safe, middle)
-    return replace(r, alpha=safe * r.alpha)
+def theorem(r: NetworkReleases) -> str:
+    if not isinstance(r.perturbation, DataStepPerturbation):
+        return NO_NOISE
+    return r.perturbation.theorem or "not proven: the perturbation has no account of its own"
 
 
-def _calibrate_pure(r: Releases, target: float, cost: StepCost) -> Releases:
+def is_accounted(r: NetworkReleases) -> bool:
+    """Whether perturbation and noise have accounts of their own."""
+    if not isinstance(r.perturbation, DataStepPerturbation) or r.noise is None:
+        return True
+    return bool(r.perturbation.theorem) and bool(np.isfinite(r.noise.pure_loss(np.ones(1), np.ones(1))).all())
+
+
+class NetworkAccount(AccountKind[NetworkReleases]):
+    """An account of the methods on a network."""
+
+    applies_to: ClassVar[type[Releases]] = NetworkReleases
+
+
+class PureAccount(NetworkAccount):
+    """A sum of what each data step costs at most."""
+
+    def cost(self, r: NetworkReleases) -> StepCost:
+        return paper_cost(r)
+
+    def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
+        """The totals are linear in the scale, so the answer is exact: the smallest over the nodes."""
+        return _calibrate_pure(releases, target, self.cost(releases))
+
+
+@accounts.register("bound")
+class Bound(PureAccount):
+    """The paper's bound P(t): a pure privacy loss, summed over the data steps."""
+
+    label: ClassVar[str] = "P(t), the paper's bound"
+    column: ClassVar[str] = "P(t)"
+    target: ClassVar[str] = "bound"
+    line: ClassVar[Any] = "-"
+
+    def compute(self, releases: NetworkReleases, delta: float) -> Account:
+        r = releases
+        values = over_iterations(totals(paper_cost(r), r), r)
+        proven = condition_failure(r) is None and is_accounted(r)
+        return Account("bound", "the paper's bound", values, theorem(r), proven, NEIGHBOURS)
+
+
+@accounts.register("tight")
+class Tight(PureAccount):
+    """A tighter pure bound, with another estimate of the determinants."""
+
+    label: ClassVar[str] = "tighter pure bound"
+    column: ClassVar[str] = "tight"
+    target: ClassVar[str] = "tight"
+    line: ClassVar[Any] = (0, (1, 1.5))
+
+    def cost(self, r: NetworkReleases) -> StepCost:
+        return tight_cost(r)
+
+    def compute(self, releases: NetworkReleases, delta: float) -> Account:
+        r = releases
+        values = over_iterations(totals(tight_cost(r), r), r)
+        return Account("tight", "tighter pure bound", values, f"{theorem(r)}; {TIGHT}", is_accounted(r), NEIGHBOURS)
+
+
+@accounts.register("epsilon")
+class Epsilon(NetworkAccount):
+    """Epsilon at delta: the random losses of all data steps, composed."""
+
+    label: ClassVar[str] = "epsilon"
+    column: ClassVar[str] = "epsilon"
+    target: ClassVar[str] = "epsilon"
+    line: ClassVar[Any] = (0, (5, 1.5, 1, 1.5))
+
+    def compute(self, releases: NetworkReleases, delta: float) -> Account:
+        r = releases
+        on_release = isinstance(r.perturbation, DataStepPerturbation) and r.perturbation.on_release
+        words = (EPSILON_ON_RELEASE if on_release else EPSILON_OBJECTIVE) if r.perturbation.private else NO_NOISE
+        title = f"epsilon at delta = {delta:g}"
+        return Account("epsilon", title, epsilon(r, delta), words, is_accounted(r), NEIGHBOURS, delta)
+
+    def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
+        """Epsilon grows with the scale of alpha and is met from below, to CALIBRATION."""
+        r = releases
+
+        def total(scale: float) -> float:
+            return float(epsilon(replace(r, parameter=scale * r.parameter), delta)[-1].max())
+
+        # Epsilon is never above the pure bound.
+        safe = float(_calibrate_pure(r, target, tight_cost(r)).parameter[0, 0] / r.parameter[0, 0])
+        above = 2.0 * safe
+        while total(above) <= target:
+            safe, above = above, 2.0 * above
+        while above > safe * (1.0 + CALIBRATION):
+            middle = float(np.sqrt(safe * above))
+            safe, above = (middle, above) if total(middle) <= target else (safe, middle)
+        return replace(r, parameter=safe * r.parameter)
+
+
+def _calibrate_pure(r: NetworkReleases, target: float, cost: StepCost) -> NetworkReleases:
+    assert r.noise is not None
+    if not r.noise.calibrates:
+        name = noises.name_of(type(r.noise))
+        raise InputError(f'privacy.target: the noise "{name}" cannot be calibrated; give privacy.{r.noise.parameter} instead')
     fixed = cost.fixed.sum(axis=0)
-    slope = (cost.slope * r.alpha).sum(axis=0)
+    slope = r.noise.pure_loss(cost.shift, r.parameter).sum(axis=0)
     worst = int(np.argmax(fixed))
     if fixed[worst] >= target:
         raise InputError(
             f"privacy.target: {target:g} cannot be met: at node {worst} the determinant term alone costs "
             f"{fixed[worst]:.6g} over {len(r.data_steps)} data steps; raise the target or eta, or use fewer iterations"
         )
-    return replace(r, alpha=r.alpha * np.min((target - fixed) / slope))
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """Bounds per iteration, for the record."""
-
-    node_bound: Array  # P_i(t), the paper's, (T+1, N)
-    node_tight: Array
-    node_epsilon: Array  # at delta
-    delta: float
-    theorem: str
-    proven: bool
-
-    @property
-    def bound(self) -> Array:
-        return self.node_bound.max(axis=1)
-
-    @property
-    def tight(self) -> Array:
-        return self.node_tight.max(axis=1)
-
-    @property
-    def epsilon(self) -> Array:
-        return self.node_epsilon.max(axis=1)
-
-
-def ledger(r: Releases, delta: float) -> Ledger:
-    return Ledger(
-        node_bound=over_iterations(paper_cost(r).total(r.alpha), r),
-        node_tight=over_iterations(tight_cost(r).total(r.alpha), r),
-        node_epsilon=epsilon(r, delta),
-        delta=delta,
-        theorem=THEOREMS[r.perturbation],
-        proven=condition_failure(r) is None,
-    )
-
-
-def accounts(l: Ledger, perturbation: str) -> tuple[Account, Account, Account]:
-    """The three accounts, for the record."""
-    random_loss = EPSILON.get(perturbation, EPSILON_OBJECTIVE)
-    return (
-        Account("bound", "the paper's bound", l.node_bound, l.theorem, l.proven, NEIGHBOURS),
-        Account("tight", "tighter pure bound", l.node_tight, f"{l.theorem}; {TIGHT}", True, NEIGHBOURS),
-        Account("epsilon", f"epsilon at delta = {l.delta:g}", l.node_epsilon, random_loss, True, NEIGHBOURS, l.delta),
-    )
+    return replace(r, parameter=r.parameter * np.min((target - fixed) / slope))

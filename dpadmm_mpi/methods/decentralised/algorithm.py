@@ -1,45 +1,29 @@
-"""The decentralised family in one general form (SPEC 2): ADMM, M-ADMM, R-ADMM, MR-ADMM.
+"""The methods on a network in one general form (docs/mathematics.md, section 2): ADMM, M-ADMM, R-ADMM, MR-ADMM.
 
-A method is a row of METHODS: which iterations touch the records, and which penalties it may take. The data step, the
-dual step and the recycled step are one function each. Arrays are (runs side by side, nodes of this rank, features).
+The data step, the dual step and the recycled step are one function each; a method says which iterations are which. A class from
+outside defines some of the steps anew. Arrays are (runs side by side, nodes of this rank, features), so that formulas read as
+for one node.
 
 Glossary (paper -> here): f_i -> primal, lambda_i -> dual, sum_{j in nb(i)} f_j -> neighbour_sum, V_i -> degree,
 grad O_i(f_i(2k-1)) + n_i(2k-1) -> gradient.
 """
 
+from collections import namedtuple
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.methods.algorithm import Phase, refuse_inexact, starting_points
-from dpadmm_mpi.privacy.releases import PERTURBATIONS, noise
-from dpadmm_mpi.problems.local_problems import Problems
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Method:
-    source: str
-    recycles: bool  # even iterations recycle the step before instead of touching the records
-    own_penalties: bool  # each node its own non-decreasing eta; otherwise one number for all
-    decoupled: bool = False  # the dual step theta is a choice of its own; otherwise it is eta
-
-
-METHODS = {
-    "admm": Method("[M] (8)-(9)", recycles=False, own_penalties=False),
-    "m-admm": Method("[M] (10)-(11)", recycles=False, own_penalties=True, decoupled=True),
-    "r-admm": Method("[R] (10)-(13), Algorithm 1", recycles=True, own_penalties=False),
-    "mr-admm": Method("[R] (14)-(17), Algorithm 2", recycles=True, own_penalties=True),
-}
-
-
-def data_steps(method: str, iterations: int) -> Ints:
-    """The iterations that touch the records: every one, or the odd ones."""
-    return np.arange(1, iterations + 1, 2 if METHODS[method].recycles else 1)
+from dpadmm_mpi.config.schedules import Schedule, refuse_lacking_first
+from dpadmm_mpi.methods.base import Method
+from dpadmm_mpi.methods.nodes import Phase, refuse_inexact, starting_points
+from dpadmm_mpi.privacy.noises import draw
+from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, NoPerturbation, Perturbation
+from dpadmm_mpi.problems.local_problems import LocalProblems
+from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.types import Array, Ints
 
 
 class State(NamedTuple):
@@ -52,14 +36,63 @@ class State(NamedTuple):
     residual: Array  # largest relative (KKT) residual since it was last recorded, (.., 1); nan if none
 
 
-def data_step(problems: Problems, state: State, eta: Array, degree: Array, objective_noise: Array) -> tuple[Array, Array]:
-    """argmin_f O_i(f) + (2 lam_i + n_i).f + eta_i sum_j ||(f_i + f_j)/2 - f||^2, and its relative (KKT) residual.
+@cache
+def state_type(extra: tuple[str, ...]) -> type[State]:
+    """State, with further fields."""
+    return State if not extra else cast(type[State], namedtuple("State", (*State._fields, *extra)))
 
-    The penalty is eta V ||f||^2 - eta (V f_i + sum_j f_j).f and a constant. [M] (10), (25); [R] (14), (18).
-    """
-    linear = 2.0 * state.dual + objective_noise - eta * (degree * state.primal + state.neighbour_sum)
-    quadratic = 2.0 * eta * degree
-    return problems.argmins(linear, quadratic[:, 0], start=state.primal)
+
+@dataclass(frozen=True)
+class Settings:
+    """What a configuration says about the method; eta, theta and the noise's parameter per iteration and node, (T+1, N)."""
+
+    method: "NetworkSteps"
+    perturbation: Perturbation
+    eta: Array
+    theta: Array
+    parameter: Array
+    degree: Ints  # (N,)
+    seed: int
+    features: int
+
+
+class Node:
+    """The nodes of a rank without their records: their numbers, degrees and penalties, each (nodes, 1)."""
+
+    def __init__(self, settings: Settings, nodes: Ints) -> None:
+        self.settings = settings
+        self.nodes = nodes
+        self.degree = settings.degree[nodes].astype(np.float64)[:, None]
+
+    def eta(self, t: int) -> Array:
+        """eta_i(t)"""
+        return self.settings.eta[t, self.nodes][:, None]
+
+    def theta(self, t: int) -> Array:
+        """theta_i(t)"""
+        return self.settings.theta[t, self.nodes][:, None]
+
+
+class DataNode(Node):
+    """The same with their records, in some runs that go side by side; what only a data step may see."""
+
+    def __init__(self, settings: Settings, nodes: Ints, problems: LocalProblems, runs: range) -> None:
+        super().__init__(settings, nodes)
+        self.problems = problems
+        self.runs = runs
+
+    def noise(self, t: int) -> Array:
+        """e_i(t) of every run; zeros without noise."""
+        s = self.settings
+        if not isinstance(s.perturbation, DataStepPerturbation):
+            return np.zeros((len(self.runs), len(self.nodes), s.features))
+        return draw(s.perturbation.noise, s.seed, self.runs, self.nodes, t, s.parameter[t, self.nodes], s.features)
+
+    def argmin(self, linear: Array, quadratic: Array, start: Array, t: int) -> tuple[Array, Array]:
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2, and its relative residual, (runs, nodes); exact, or an error."""
+        found, residuals = self.problems.argmins(linear, quadratic, start)
+        refuse_inexact(residuals, self.runs, self.nodes, t)
+        return found, residuals
 
 
 def kkt_gradient(before: State, primal: Array, eta: Array, degree: Array) -> Array:
@@ -79,78 +112,118 @@ def dual_step(dual: Array, primal: Array, neighbour_sum: Array, theta: Array, de
     return dual + 0.5 * theta * (degree * primal - neighbour_sum)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What a configuration says about the method; eta, theta and alpha per iteration and node, (T+1, N)."""
+class NetworkSteps(Method):
+    """The steps of a method on a network, which a class from outside may define anew.
 
-    method: str
-    perturbation: str
-    eta: Array
-    theta: Array
-    alpha: Array
-    gamma: float
-    init: str
-    degree: Ints  # (N,)
-    seed: int
-    features: int
+    State goes in, state comes out. Only `data_step` sees records: the others work with what was released, so that they are
+    post-processing by construction.
+    """
+
+    steps: ClassVar[tuple[str, ...]] = (
+        "is_data_step", "penalty", "data_step", "recycled_step", "dual_step", "start", "released", "sends",
+    )  # fmt: skip
+    perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation, DataStepPerturbation)
+    extra_state: ClassVar[tuple[str, ...]] = ()  # further vectors of every node, zero at the start
+    released: ClassVar[tuple[str, ...]] = ("primal",)  # what a neighbour or an eavesdropper may see
+    sends: ClassVar[tuple[str, ...]] = ("primal",)  # in every iteration; the sum of a further field comes in as FIELD_sum
+
+    eta: Schedule = 1.0  # the penalty
+    init: Literal["random", "zero"] = "random"
+
+    def check(self) -> None:
+        refuse_lacking_first(self.eta, "algorithm.eta")
 
     def is_data_step(self, t: int) -> bool:
-        return t % 2 == 1 or not METHODS[self.method].recycles
+        """Whether iteration t touches the records; otherwise it recycles the one before."""
+        return True
+
+    def data_steps_in(self, iterations: int) -> int:
+        return sum(self.is_data_step(t) for t in range(1, iterations + 1))
+
+    def start(self, node: Node, state: State) -> State:
+        """The state before the first iteration, with random or zero primals and zeros elsewhere."""
+        return state
+
+    def penalty(self, node: Node, state: State, t: int, noise: Array) -> tuple[Array, Array]:
+        """The linear term and the quadratic term, (nodes,), that a data step adds to O_i; `noise` is n_i.
+
+        (2 lam_i + n_i).f + eta_i sum_j ||(f_i + f_j)/2 - f||^2 is, up to a constant,
+        eta V ||f||^2 + (2 lam_i + n_i - eta (V f_i + sum_j f_j)).f: [M] (10), (25); [R] (14), (18).
+        """
+        eta = node.eta(t)
+        linear = 2.0 * state.dual + noise - eta * (node.degree * state.primal + state.neighbour_sum)
+        return linear, (2.0 * eta * node.degree)[:, 0]
+
+    def data_step(self, node: DataNode, state: State, t: int) -> State:
+        """f_i(t), the argmin of O_i and the penalty; noise is in its linear term, or added to what is released."""
+        eta, e = node.eta(t), node.noise(t)
+        perturbation = node.settings.perturbation
+        noisy = isinstance(perturbation, DataStepPerturbation)
+        factor = perturbation.objective_factor(eta, node.degree) if noisy else np.zeros_like(eta)
+        linear, quadratic = self.penalty(node, state, t, factor * e)
+        primal, residuals = node.argmin(linear, quadratic, state.primal, t)
+        if noisy and perturbation.on_release:
+            primal = primal + e
+        return state._replace(
+            primal=primal,
+            gradient=kkt_gradient(state, primal, eta, node.degree),
+            residual=np.fmax(state.residual, residuals[..., None]),
+        )
+
+    def argmin_behind(self, node: Node, before: State, primal: Array, t: int) -> Array:
+        """What `node.argmin` gave in the data step that released `primal`, with its noise: the audit starts from it."""
+        return primal
+
+    def recycled_step(self, node: Node, state: State, t: int) -> State:
+        """f_i(t) from what was released before, in an iteration that does not touch the records."""
+        return state
+
+    def dual_step(self, node: Node, state: State, t: int) -> State:
+        """After a data step and its exchange: the sums over the neighbours have come in."""
+        dual = dual_step(state.dual, state.primal, state.neighbour_sum, node.theta(t), node.degree)
+        return state._replace(dual=dual)
 
 
-class Decentralised:
+class NetworkNodes:
     """The nodes of one rank: local step, then what the neighbours released comes in, then the receiving step."""
 
-    released: tuple[str, ...] = ("primal",)  # all that ever travels between nodes
-    hub_fields: tuple[str, ...] = ()
+    hub_fields: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, settings: Settings, nodes: Ints, problems: Problems) -> None:
+    def __init__(self, settings: Settings, nodes: Ints, problems: Sequence[NodeProblem]) -> None:
+        assert isinstance(problems, LocalProblems)
         self.settings = settings
-        self.nodes = nodes
+        self.released = settings.method.released  # all that ever travels between nodes
         self.problems = problems
-        self.degree = settings.degree[nodes].astype(np.float64)[:, None]
+        self.node = Node(settings, nodes)
 
     def phases(self, t: int) -> tuple[Phase, ...]:
-        return (Phase("primal", "edges"),)
+        return tuple(Phase(field, "edges") for field in self.settings.method.sends)
 
     def initial(self, runs: range) -> State:
         """f_i(0), zero or standard normal whatever the records; lam_i(0) = 0."""
         s = self.settings
-        primal = starting_points(s.init, s.seed, runs, self.nodes, s.features)
+        primal = starting_points(s.method.init, s.seed, runs, self.node.nodes, s.features)
         zero = np.zeros_like(primal)
-        return State(primal, dual=zero, neighbour_sum=zero, gradient=zero, residual=np.full((*primal.shape[:2], 1), np.nan))
+        vectors = dict.fromkeys((*State._fields[1:-1], *s.method.extra_state), zero)
+        residual = np.full((*primal.shape[:2], 1), np.nan)
+        return s.method.start(self.node, state_type(s.method.extra_state)(primal=primal, residual=residual, **vectors))
 
     def work(self, state: State, t: int, runs: range, phase: int) -> State:
         """f_i(t) of every node."""
-        if t == 0:
+        if t == 0 or phase > 0:
             return state
-        eta = self._at(self.settings.eta, t)
-        if not self.settings.is_data_step(t):
-            return state._replace(primal=recycled_step(state, eta, self.degree, self.settings.gamma))
-        primal, residuals = self._perturbed_data_step(state, eta, t, runs)
-        return state._replace(
-            primal=primal,
-            gradient=kkt_gradient(state, primal, eta, self.degree),
-            residual=np.fmax(state.residual, residuals[..., None]),
-        )
+        method = self.settings.method
+        if not method.is_data_step(t):
+            return method.recycled_step(self.node, state, t)
+        return method.data_step(DataNode(self.settings, self.node.nodes, self.problems, runs), state, t)
 
     def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
         """The neighbours' f_j(t) have come in; the dual step follows where the records were touched."""
-        dual = state.dual
-        if t > 0 and self.settings.is_data_step(t):
-            dual = dual_step(dual, state.primal, incoming, self._at(self.settings.theta, t), self.degree)
-        return state._replace(dual=dual, neighbour_sum=incoming)
+        method = self.settings.method
+        field = method.sends[phase]
+        state = state._replace(**{"neighbour_sum" if field == "primal" else f"{field}_sum": incoming})
+        last = phase == len(method.sends) - 1
+        return method.dual_step(self.node, state, t) if last and t > 0 and method.is_data_step(t) else state
 
-    def _perturbed_data_step(self, state: State, eta: Array, t: int, runs: range) -> tuple[Array, Array]:
-        s = self.settings
-        perturbation = PERTURBATIONS[s.perturbation]
-        e = np.zeros_like(state.primal)
-        if s.perturbation != "none":
-            e = noise(s.seed, runs, self.nodes, t, s.alpha[t, self.nodes], s.features)
-        factor = perturbation.objective_factor(eta, self.degree)
-        argmin, residuals = data_step(self.problems, state, eta, self.degree, factor * e)
-        refuse_inexact(residuals, runs, self.nodes, t)
-        return (argmin + e if perturbation.on_release else argmin), residuals
-
-    def _at(self, schedule: Array, t: int) -> Array:
-        return schedule[t, self.nodes][:, None]
+    def recorded(self, state: State) -> State:
+        return state._replace(residual=np.full_like(state.residual, np.nan))

@@ -7,9 +7,8 @@ D~ = diag(2 eta_i V_i + gamma).
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dpadmm_mpi.types import Array
 
 _FREE = [(L, mu) for L in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0) for mu in (1.25, 1.5, 2.0, 3.0, 5.0)]
 _LARGEST_GAMMA = 1e12
@@ -42,7 +41,7 @@ def madmm_rate(network: Network, eta: Array, theta: float, m: float, M: float, a
     """The lower bound [M] (23) on delta(t), with the best mu > 1; (delta, mu).
 
     (W - theta I)(D - A) has the consensus direction in its null space, so its smallest singular value must be 0 for a bound
-    that holds everywhere; as printed it is the smallest non-zero one (SPEC 8.4).
+    that holds everywhere; as printed it is the smallest non-zero one (docs/mathematics.md, section 5).
     """
     gaps = np.linalg.svd((eta - theta)[:, None] * network.laplacian, compute_uv=False)
     largest_gap = gaps[0]

@@ -1,46 +1,71 @@
-"""The decentralised family: schedules, calibration, conditions, accounts (SPEC 2)."""
+"""From a configuration to a run of a method on a network: schedules, calibration, conditions, what is released."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.config.options import Config, schedules
+from dpadmm_mpi.config import schedules
+from dpadmm_mpi.config.options import Positive
+from dpadmm_mpi.config.schedules import Schedule
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import Plan, loss_of
-from dpadmm_mpi.methods.decentralised import accounts as privacy
-from dpadmm_mpi.methods.decentralised.accounts import Ledger
-from dpadmm_mpi.methods.decentralised.algorithm import METHODS, Decentralised, Settings, data_steps
-from dpadmm_mpi.methods.measures import DecentralisedMeasures, Optimum
-from dpadmm_mpi.networks.graphs import Graph
-from dpadmm_mpi.privacy.account import Account
-from dpadmm_mpi.privacy.releases import PERTURBATIONS, Releases
-from dpadmm_mpi.problems.local_problems import Problems
+from dpadmm_mpi.methods.base import NO_NOISE, Config, OptimumSearch, Plan, Schedules, Terms, perturbation_name
+from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
+from dpadmm_mpi.methods.decentralised import accounts
+from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Settings, State
+from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures
+from dpadmm_mpi.methods.decentralised.theory import conditions, sample_sizes
+from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.privacy.account import calibrate
+from dpadmm_mpi.privacy.noises import Noise
+from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, perturbations
+from dpadmm_mpi.privacy.releases import NetworkReleases
+from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.types import Array, Ints, Matrix
 
-if TYPE_CHECKING:
-    from dpadmm_mpi.parallel.mpi import Transport
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+class ConsensusTerms(Terms):
+    """sum_i (C/B_i) sum_n L(y_n f.x_n) + rho/(2N) ||f||^2 over the nodes i with B_i records each."""
+
+    C: Positive = 1.0
+    rho: Positive = 0.01
+
+
+class NetworkMethod(NetworkSteps):
+    """The steps of a method with what its penalties may be."""
+
+    terms: ClassVar[type[Terms]] = ConsensusTerms
+    own_penalties: ClassVar[bool] = True  # each node its own eta, which may grow; otherwise one number for all
+    general_form: ClassVar[str] = "m-admm"  # the member that takes penalties of each node's own
+    decoupled: ClassVar[bool] = False  # the dual step theta is a choice of its own; otherwise it is eta
+
+    @property
+    def dual_schedule(self) -> Schedule | None:
+        """theta, where the configuration sets it."""
+        return None
+
+    @property
+    def recycling_gamma(self) -> float | None:
+        """gamma of recycled steps; None: there are none."""
+        return None
 
 
 @dataclass(frozen=True)
-class DecentralisedPlan(Plan):
+class NetworkPlan(Plan[State]):
     settings: Settings
-    releases: Releases
+    releases: NetworkReleases
 
-    @cached_property
-    def ledger(self) -> Ledger:
-        return privacy.ledger(self.releases, self.config.privacy.delta)
+    @property
+    def method(self) -> NetworkMethod:
+        assert isinstance(self.settings.method, NetworkMethod)
+        return self.settings.method
 
     @property
     def ridge(self) -> float:
-        return float(self.config.problem.rho or 0.0) / self.nodes
+        return self.releases.rho / self.nodes
 
     @property
     def seeks_optimum(self) -> bool:
@@ -48,38 +73,37 @@ class DecentralisedPlan(Plan):
         return self.config.record.optimum or not schedules.is_common(self.releases.theta)
 
     @property
-    def source(self) -> str:
-        return METHODS[self.settings.method].source
-
-    @property
     def work_in_words(self) -> str:
         return f"{self.config.iterations} iterations with {len(self.releases.data_steps)} data steps"
 
     @property
-    def accounts(self) -> Sequence[Account]:
-        return privacy.accounts(self.ledger, self.releases.perturbation)
+    def data_step_share(self) -> float:
+        return len(self.releases.data_steps) / self.config.iterations
 
     @property
-    def schedules(self) -> Mapping[str, tuple[Array, str]]:
+    def schedules(self) -> Mapping[str, Schedules]:
+        noise = self.releases.noise
+        name, words = ("alpha", Noise.words) if noise is None else (noise.parameter, noise.words)
         return {
-            "privacy/alpha": (self.settings.alpha, "noise parameter of the data step; nan if none"),
-            "algorithm/eta": (self.settings.eta, "penalty eta_i(t)"),
-            "algorithm/theta": (self.settings.theta, "dual step theta_i(t); nan if none"),
+            f"privacy/{name}": Schedules(self.settings.parameter, words),
+            "algorithm/eta": Schedules(self.settings.eta, "penalty eta_i(t)"),
+            "algorithm/theta": Schedules(self.settings.theta, "dual step theta_i(t); nan if none"),
         }
 
     @property
     def privacy_in_words(self) -> str:
         perturbation = self.releases.perturbation
-        if perturbation == "none":
-            return "none: the exact values are released"
-        source = PERTURBATIONS[perturbation].source
-        return f"{perturbation} perturbation ({source}): {self.ledger.theorem}; neighbours: {privacy.NEIGHBOURS}"
+        if not perturbation.private:
+            return NO_NOISE
+        name = perturbation_name(self.config)
+        words = self.releases.unaccounted or accounts.theorem(self.releases)
+        return f"{name} perturbation ({perturbation.source}): {words}; neighbours: {accounts.NEIGHBOURS}"
 
     def improvements(self) -> list[str]:
         r = self.releases
-        if r.perturbation == "none":
+        if not r.perturbation.private:
             return []
-        worst = int(self.ledger.node_bound[-1].argmax())
+        worst = int(self.accounts[0].node_values[-1].argmax())
         ways = []
         if r.B[worst] < r.B.max():
             ways.append(f"more records at node {worst} (it has {r.B[worst]:.0f}, others up to {r.B.max():.0f})")
@@ -88,70 +112,90 @@ class DecentralisedPlan(Plan):
         return [*ways, "a smaller alpha", "fewer iterations", "a smaller problem.C"]
 
     def conditions(self, f_ref: float, tau: float, beta: float) -> list[str]:
-        from dpadmm_mpi.methods.decentralised.theory import conditions
+        return conditions(self.topology, self.releases, self.ridge, self.method.recycling_gamma, self.method.own_penalties) + (
+            sample_sizes(self.releases, f_ref, tau, beta)
+        )
 
-        return conditions(self, f_ref, tau, beta)
-
-    def problem(self, signed: Any) -> NodeProblem:
+    def problem(self, signed: Matrix) -> NodeProblem:
         return NodeProblem(signed, self.loss, self.releases.C, self.ridge)
 
-    def problems(self, shards: Iterable[Any]) -> Problems:
-        return Problems(self.problem(signed) for signed in shards)
-
-    def algorithm(self, places: Ints, problems: Problems) -> Decentralised:
-        return Decentralised(self.settings, places, problems)
+    def problems(self, shards: Iterable[Matrix]) -> LocalProblems:
+        return LocalProblems(self.problem(signed) for signed in shards)
 
     @property
-    def measures_class(self) -> type[DecentralisedMeasures]:
-        return DecentralisedMeasures
+    def solves_exactly(self) -> bool:
+        return True
 
-    def optimum(self, transport: "Transport", problems: Sequence[NodeProblem], owner: Ints) -> Optimum | None:
-        from dpadmm_mpi.methods.centralised_optimum import centralised_optimum
+    def make_nodes(self, places: Ints, problems: Sequence[NodeProblem]) -> NetworkNodes:
+        return NetworkNodes(self.settings, places, problems)
 
-        required = self.config.record.optimum
-        return centralised_optimum(transport, problems, owner, self.features, self.ridge, required)
+    @property
+    def measures_class(self) -> type[NetworkMeasures]:
+        return NetworkMeasures
+
+    def measures(self, problems: Sequence[NodeProblem]) -> NetworkMeasures:
+        return NetworkMeasures(self.features, self.sizes, self.extra_metrics, problems)
+
+    def optimum_search(self) -> OptimumSearch:
+        return CentralisedOptimum(self.features, self.ridge, self.config.record.optimum)
 
 
-def make_plan(config: Config, graph: Graph, dataset: Dataset) -> DecentralisedPlan:
-    _check_sizes(config, dataset.sizes)
-    releases = _releases(config, graph, dataset)
+def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset: Dataset[Any]) -> NetworkPlan:
+    terms = config.problem.terms
+    assert isinstance(terms, ConsensusTerms)
+    _check_sizes(terms.C, dataset.sizes)
+    releases = _releases(method, config, topology, dataset)
     notes = []
-    if failure := privacy.condition_failure(releases):
-        if not config.privacy.allow_unproven:
+    perturbation, delta = config.privacy.perturbation, config.privacy.delta
+    if failure := accounts.condition_failure(releases):
+        assert isinstance(perturbation, ObjectivePerturbation)
+        if not perturbation.allow_unproven:
             raise InputError(
                 f"privacy: the bound is not proven for this configuration: {failure}; raise algorithm.eta (or theta) or "
                 "problem.rho, lower problem.C, or set privacy.allow_unproven = true to go on without a proof"
             )
         notes.append(f"the privacy bound is not proven: {failure}")
-    if config.privacy.target is not None:
-        account, delta = config.privacy.target_account or "bound", config.privacy.delta
-        releases = privacy.calibrate(releases, config.privacy.target, account, delta)
-    for key, schedule in (
-        ("algorithm.eta", config.algorithm.eta),
-        ("algorithm.theta", config.algorithm.theta),
-        ("privacy.alpha", config.privacy.alpha),
-    ):
-        if schedules.is_ambiguous(schedule, len(releases.data_steps), graph.nodes):
-            notes.append(f"{key}: its {graph.nodes} numbers are read as one per node, not as one per data step")
+    if isinstance(perturbation, DataStepPerturbation):
+        if releases.unaccounted:
+            notes.append(f"the privacy loss is infinite, {releases.unaccounted}")
+        elif not accounts.is_accounted(releases):
+            notes.append("the privacy loss is infinite, not proven: the perturbation or the noise has no account of its own")
+        if perturbation.target is not None:
+            releases = calibrate(releases, perturbation.target, str(perturbation.target_account), delta)
+    notes += _ambiguities(method, releases, topology.nodes)
     if not schedules.is_common(releases.theta):
         notes.append(
             "the dual steps differ between the nodes, so the nodes agree in the end, but not at the optimum; one "
             f"algorithm.theta for all, for example {releases.eta[0].min():g}, leads there"
         )
-    return DecentralisedPlan(
+    if method.recycling_gamma == 0.0 and topology.nodes == 1:
+        raise InputError("algorithm.gamma: must be above 0 on a single node, where the recycled step divides by it")
+    return NetworkPlan(
         config=config,
-        graph=graph,
+        topology=topology,
         sizes=dataset.sizes,
         total_records=len(dataset.node_of_record()),
         features=dataset.features,
-        settings=_settings(config, graph, dataset, releases),
+        settings=_settings(method, config, topology, releases),
         releases=releases,
         notes=tuple(notes),
     )
 
 
-def _check_sizes(config: Config, sizes: Ints) -> None:
-    smallest, C = int(np.argmin(sizes)), float(config.problem.C or 0.0)
+def _ambiguities(method: NetworkMethod, releases: NetworkReleases, nodes: int) -> list[str]:
+    noise = releases.noise
+    given = [("algorithm.eta", method.eta), ("algorithm.theta", method.dual_schedule)]
+    if noise is not None:
+        given.append((f"privacy.{noise.parameter}", noise.schedule))
+    return [
+        f"{key}: its {nodes} numbers are read as one per node, not as one per data step"
+        for key, schedule in given
+        if schedules.is_ambiguous(schedule, len(releases.data_steps), nodes)
+    ]
+
+
+def _check_sizes(C: float, sizes: Ints) -> None:
+    smallest = int(np.argmin(sizes))
     if sizes[smallest] < C:
         raise InputError(
             f"problem.C: found {C:g}, but node {smallest} has only {sizes[smallest]} records; C must be at "
@@ -159,47 +203,56 @@ def _check_sizes(config: Config, sizes: Ints) -> None:
         )
 
 
-def _releases(config: Config, graph: Graph, dataset: Dataset) -> Releases:
-    algorithm, nodes = config.algorithm, graph.nodes
-    steps = data_steps(algorithm.method, config.iterations)
-    eta = schedules.expand(algorithm.eta, len(steps), nodes, "algorithm.eta")
-    theta = _dual_steps(config, eta, nodes)
-    _check_penalties(config, eta, theta)
-    alpha = np.full(eta.shape, np.nan)
-    if config.privacy.perturbation != "none":
-        shape = 1.0 if config.privacy.alpha is None else config.privacy.alpha
-        alpha = schedules.expand(shape, len(steps), nodes, "privacy.alpha")
-        _check_perturbation(config, eta, graph)
-    return Releases(
-        perturbation=str(config.privacy.perturbation),
+def data_steps(method: NetworkSteps, iterations: int) -> Ints:
+    """The iterations that touch the records."""
+    return np.array([t for t in range(1, iterations + 1) if method.is_data_step(t)], dtype=np.int64)
+
+
+def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset: Dataset[Any]) -> NetworkReleases:
+    nodes, terms, perturbation = topology.nodes, config.problem.terms, config.privacy.perturbation
+    assert isinstance(terms, ConsensusTerms)
+    steps = data_steps(method, config.iterations)
+    eta = schedules.expand(method.eta, len(steps), nodes, "algorithm.eta")
+    theta = _dual_steps(method, eta, nodes)
+    _check_penalties(method, config.method_name, eta, theta)
+    noise, parameter = None, np.full(eta.shape, np.nan)
+    if isinstance(perturbation, DataStepPerturbation):
+        noise = perturbation.noise
+        shape = 1.0 if noise.schedule is None else noise.schedule
+        parameter = schedules.expand(shape, len(steps), nodes, f"privacy.{noise.parameter}")
+        _check_perturbation(perturbation, eta, nodes)
+    return NetworkReleases(
+        perturbation=perturbation,
+        noise=noise,
         iterations=config.iterations,
         data_steps=steps,
         eta=eta,
         theta=theta,
-        alpha=alpha,
-        V=graph.degree.astype(np.float64),
+        parameter=parameter,
+        V=topology.degree.astype(np.float64),
         B=dataset.sizes.astype(np.float64),
-        C=float(config.problem.C or 0.0),
-        rho=float(config.problem.rho or 0.0),
-        c1=loss_of(config).c1,
+        C=terms.C,
+        rho=terms.rho,
+        G=config.problem.loss.slope_bound,
+        c1=config.problem.loss.curvature_bound,
         features=dataset.features,
+        unaccounted=method.unaccounted() if perturbation.private else "",
     )
 
 
-def _dual_steps(config: Config, eta: Array, nodes: int) -> Array:
+def _dual_steps(method: NetworkMethod, eta: Array, nodes: int) -> Array:
     """theta_i(r): as configured; eta_i(r) where the two are one; otherwise the smallest first penalty, for all nodes."""
-    if config.algorithm.theta is not None:
-        return schedules.expand(config.algorithm.theta, len(eta), nodes, "algorithm.theta")
-    if METHODS[config.algorithm.method].decoupled:
+    if method.dual_schedule is not None:
+        return schedules.expand(method.dual_schedule, len(eta), nodes, "algorithm.theta")
+    if method.decoupled:
         return np.full_like(eta, eta[0].min())
     return eta
 
 
-def _check_penalties(config: Config, eta: Array, theta: Array) -> None:
-    method = config.algorithm.method
-    if not METHODS[method].own_penalties and not (schedules.is_constant(eta) and schedules.is_common(eta)):
-        other = "mr-admm" if METHODS[method].recycles else "m-admm"
-        raise InputError(f"algorithm.eta: {method} has one fixed penalty for all nodes; give one number, or use {other}")
+def _check_penalties(method: NetworkMethod, name: str, eta: Array, theta: Array) -> None:
+    if not method.own_penalties and not (schedules.is_constant(eta) and schedules.is_common(eta)):
+        other = method.general_form
+        raise InputError(f"algorithm.eta: {name} has one fixed penalty for all nodes; give one number, or use {other}")
     decreasing = np.argwhere(np.diff(eta, axis=0) < 0)
     if len(decreasing):
         k, i = decreasing[0]
@@ -216,46 +269,41 @@ def _check_penalties(config: Config, eta: Array, theta: Array) -> None:
         )
 
 
-def _check_perturbation(config: Config, eta: Array, graph: Graph) -> None:
-    perturbation = config.privacy.perturbation
-    if perturbation == "dual" and not schedules.is_constant(eta):
+def _check_perturbation(perturbation: DataStepPerturbation, eta: Array, nodes: int) -> None:
+    name = perturbations.name_of(type(perturbation))
+    if perturbation.fixed_penalty and not schedules.is_constant(eta):
         raise InputError(
-            'privacy.perturbation: "dual" is defined for a fixed penalty, but algorithm.eta changes over the iterations; '
+            f'privacy.perturbation: "{name}" is defined for a fixed penalty, but algorithm.eta changes over the iterations; '
             'use "penalty", which follows it'
         )
-    if perturbation in ("dual", "penalty") and graph.nodes == 1:
+    if perturbation.with_neighbours and nodes == 1:
         raise InputError(
-            f'privacy.perturbation: "{perturbation}" scales the noise with the number of neighbours, and a single node has '
+            f'privacy.perturbation: "{name}" scales the noise with the number of neighbours, and a single node has '
             'none; use "objective" or "primal"'
         )
 
 
-def _settings(config: Config, graph: Graph, dataset: Dataset, releases: Releases) -> Settings:
-    gamma = float(config.algorithm.gamma or 0.0)
-    if METHODS[config.algorithm.method].recycles and graph.nodes == 1 and gamma == 0.0:
-        raise InputError("algorithm.gamma: must be above 0 on a single node, where the recycled step divides by it")
+def _settings(method: NetworkMethod, config: Config, topology: Topology, releases: NetworkReleases) -> Settings:
     return Settings(
-        method=config.algorithm.method,
-        perturbation=str(config.privacy.perturbation),
+        method=method,
+        perturbation=releases.perturbation,
         eta=_every_iteration(releases.eta, releases),
         theta=_data_iterations(releases.theta, releases),
-        alpha=_data_iterations(releases.alpha, releases),
-        gamma=gamma,
-        init=str(config.algorithm.init),
-        degree=graph.degree,
+        parameter=_data_iterations(releases.parameter, releases),
+        degree=topology.degree,
         seed=config.seed,
-        features=dataset.features,
+        features=releases.features,
     )
 
 
-def _data_iterations(values: Array, releases: Releases) -> Array:
+def _data_iterations(values: Array, releases: NetworkReleases) -> Array:
     """(T+1, N): a schedule at the iterations that touch the records, nan elsewhere."""
     spread = np.full((releases.iterations + 1, releases.nodes), np.nan)
     spread[releases.data_steps] = values
     return spread
 
 
-def _every_iteration(values: Array, releases: Releases) -> Array:
+def _every_iteration(values: Array, releases: NetworkReleases) -> Array:
     """(T+1, N): a recycled step keeps the penalty of the data step before it; row 0 is nan."""
     spread = _data_iterations(values, releases)
     for t in range(2, len(spread)):

@@ -1,1 +1,1 @@
-""""""
+"""Methods with a server and providers: consensus ADMM, S-ADMM, PS-ADMM."""

@@ -1,4 +1,4 @@
-"""The star family (SPEC 3): a server and N providers. Consensus ADMM, and the stochastic ADMM without and with noise.
+"""The star family (docs/mathematics.md, section 8): a server and N providers. Consensus ADMM, and the stochastic ADMM without and with noise.
 
 The providers send x_i up, the server sends z down; the duals are known on both sides and never travel. Arrays are (runs side by
 side, places of this rank, features): its providers, and behind them the server if it is here.
@@ -9,28 +9,17 @@ dual the sum of all lambda_i.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import RunError
-from dpadmm_mpi.methods.algorithm import Phase, refuse_inexact, starting_points
-from dpadmm_mpi.methods.star.svrg import Inner, compiled_steps, inner_loop
-from dpadmm_mpi.problems.local_problems import Problems
+from dpadmm_mpi.methods.nodes import DIVERGED, Phase, refuse_inexact, starting_points
+from dpadmm_mpi.methods.star.svrg import Inner, inner_loop, steps_of
+from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.rng import Purpose, generator
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-DIVERGED = 1e100  # squares of it are still numbers
-
-SOURCES = {
-    "star-admm": "[S] (4)-(6)",
-    "s-admm": "[S] Algorithm 1",
-    "ps-admm": "[S] Algorithm 2",
-}
+from dpadmm_mpi.types import Array, Ints
 
 
 class State(NamedTuple):
@@ -54,7 +43,8 @@ def dual_step(dual: Array, primal: Array, server: Array, rho: float) -> Array:
 
 @dataclass(frozen=True)
 class Settings:
-    method: str
+    """What a configuration says about the method."""
+
     rho: float
     reg: float
     inner: Inner | None  # None: the exact argmin
@@ -69,11 +59,11 @@ def samples(seed: int, run: int, node: int, t: int, records: int, steps: int) ->
     return generator(seed, Purpose.SAMPLES, run, node, t).integers(records, size=steps)
 
 
-class Star:
-    """The places of one rank."""
+class StarNodes:
+    """The providers of one rank, and on one rank the server."""
 
-    released: tuple[str, ...] = ("primal",)  # x_i to the server, z to the providers, and nothing else
-    hub_fields: tuple[str, ...] = ()
+    released: ClassVar[tuple[str, ...]] = ("primal",)  # x_i to the server, z to the providers, and nothing else
+    hub_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: Settings, places: Ints, problems: Sequence[NodeProblem]) -> None:
         self.settings = settings
@@ -82,7 +72,7 @@ class Star:
         self.providers = len(problems)  # on this rank, which may have none
         self.has_server = len(places) > len(problems)
         if settings.inner is not None and problems:
-            compiled_steps()  # now, and not on the clock of the first iteration
+            steps_of(problems[0].loss)  # now, and not on the clock of the first iteration
 
     def phases(self, t: int) -> tuple[Phase, ...]:
         down = Phase("primal", "down")
@@ -125,9 +115,12 @@ class Star:
                 dual[:, :own] = dual_step(dual[:, :own], primal[:, :own], server[:, :own], s.rho)
         return state._replace(primal=primal, dual=dual, server=server)
 
+    def recorded(self, state: State) -> State:
+        return state._replace(residual=np.full_like(state.residual, np.nan))
+
     def _exact(self, state: State) -> tuple[Array, Array]:
         """argmin_x f_i(x) + lambda_i.x + (rho/2) ||x - z||^2: [S] (4)"""
-        assert isinstance(self.problems, Problems)
+        assert isinstance(self.problems, LocalProblems)
         rho, own = self.settings.rho, self.providers
         linear = state.dual[:, :own] - rho * state.server[:, :own]
         return self.problems.argmins(linear, np.full(own, rho), start=state.primal[:, :own])

@@ -1,4 +1,4 @@
-"""The exact privacy loss of recorded PS-ADMM runs against neighbouring data sets (SPEC 8.2).
+"""The exact privacy loss of recorded PS-ADMM runs against neighbouring data sets.
 
 The account's adversary sees every noisy gradient of the inner steps. They are not in the file, but samples and noise have
 addresses: each inner loop is computed again from the x_i^k and z^k before it, and must end at the recorded x_i^{k+1}.
@@ -10,72 +10,62 @@ with a_m = y_m x_m, and the loss of a run is the sum of ln p_D(o) - ln p_D^(o) o
 """
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.config.options import files as configfile
-from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import make_plan
-from dpadmm_mpi.methods.decentralised.audit import (
+from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.methods.auditing import (
     SIGNIFICANCE,
-    Audit,
+    Examined,
+    Recording,
+    Request,
     distribution_findings,
+    examine,
     nodes_to_audit,
     records_to_replace,
     repetition_findings,
 )
-from dpadmm_mpi.methods.star import accounts as theory
+from dpadmm_mpi.methods.star import accounts
 from dpadmm_mpi.methods.star.algorithm import dual_step, samples
 from dpadmm_mpi.methods.star.plan import StarPlan
 from dpadmm_mpi.methods.star.svrg import Inner, inner_loop, iterates
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.rng import Purpose, generator
-from dpadmm_mpi.storage.result import Result, load
+from dpadmm_mpi.types import Array, Ints
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-ACCOUNTS = {"epsilon_paper": "epsilon paper", "epsilon_sound": "epsilon sound"}
-AGAINST = "epsilon_sound"  # what the worst loss is shown as a share of
 REPLAY = 1e-8  # how well an inner loop that is computed again must fit the record, relative to its size
 
 
-def audit(path: Path, candidates: int = 20, node: int | None = None, record: int | None = None) -> Audit:
-    """Audit a file with a trajectory: one record of one provider, or `candidates` records of every one (or of `node`)."""
-    result = load(path)
-    if "trajectory" not in result:
-        raise InputError(f"{path}: holds no trajectory; run again with record.trajectory = true")
-    if not result.complete:
-        raise InputError(f"{path}: the run is not complete")
-    plan, dataset = make_plan(configfile.load(path).configs[0])
-    nodes = nodes_to_audit(plan, path, node, record)
-    candidates = min(candidates, int(plan.sizes[nodes].min()))
-    assert isinstance(plan, StarPlan)
+@examine.register
+def _(plan: StarPlan, recording: Recording, dataset: Dataset[Any], request: Request) -> Examined:
+    """One record of one provider, or `candidates` records of every one (or of one)."""
+    nodes = nodes_to_audit(plan, recording, request)
+    candidates = min(request.candidates, int(plan.sizes[nodes].min()))
     inner = plan.settings.inner
     assert inner is not None  # noise comes with inner steps
     losses, noises, findings = [], [], []
     for i in nodes:
         shard = dataset.loader.shard(dataset.address(i))
         X = shard.X if isinstance(shard.X, np.ndarray) else shard.X.toarray()
-        view = ProviderView(result, plan, inner, i, X * shard.y[:, None])
-        loss, noise, gap = view.losses(records_to_replace(view.rows, i, record, candidates))
+        view = ProviderView(recording, plan, inner, i, X * shard.y[:, None])
+        loss, noise, gap = view.losses(records_to_replace(view.rows, i, request.record, candidates))
         losses.append(loss)
         noises.append(noise)
         if gap > REPLAY:
             findings.append(f"the recorded x_{i} are not those of this configuration's own noise and samples: off by {gap:.1e}")
     stacked = np.cumsum(np.stack(losses), axis=2)
     findings += _noise_findings(np.concatenate(noises))
-    findings += distribution_findings(stacked[:, :, -1], lambda delta: theory.sound_epsilon(plan.releases, delta)[-1, nodes])
-    return Audit(result, nodes, stacked, np.arange(1, plan.config.iterations + 1), findings)
+    findings += distribution_findings(stacked[:, :, -1], lambda delta: accounts.sound_epsilon(plan.releases, delta)[-1, nodes])
+    steps = np.arange(1, plan.config.iterations + 1)
+    return Examined(nodes, stacked, steps, findings, against="epsilon_sound")
 
 
 @dataclass(frozen=True)
 class ProviderView:
     """One provider's part of the record, and its records as signed rows y x."""
 
-    result: Result
+    recording: Recording
     plan: StarPlan
     inner: Inner
     node: int
@@ -89,7 +79,7 @@ class ProviderView:
         """
         norms = np.maximum(np.linalg.norm(self.rows[chosen], axis=1), 1e-300)
         replaced, factors = np.concatenate([chosen, chosen]), np.concatenate([-np.ones(len(chosen)), -1.0 / norms])
-        x, z = self.result["trajectory"][:, :, self.node], self.result["server_trajectory"]
+        x, z = self.recording["trajectory"][:, :, self.node], self.recording["server_trajectory"]
         problem = self.plan.problem(self.rows)
         losses, noises, gap = np.empty((*x.shape[:2], len(replaced)))[:, 1:], [], 0.0
         for run in range(len(x)):
@@ -99,7 +89,7 @@ class ProviderView:
                 gap = max(gap, float(np.abs(end - x[run, t]).max()) / max(1.0, float(np.abs(end).max())))
                 # The data part of the noisy gradients, from the steps themselves.
                 o = (v[:-1] - v[1:]) / self.inner.eta - dual - self.inner.rho * (v[:-1] - z[run, t - 1])
-                sigma = float(self.result["privacy/noise_std"][t, self.node])
+                sigma = float(self.recording["privacy/noise_std"][t, self.node])
                 mixture = Mixture(problem, v[:-1], o, sigma)
                 losses[run, t - 1] = [mixture.loss(n, factor) for n, factor in zip(replaced, factors, strict=True)]
                 noises.append(mixture.noise(chosen_records) / sigma)
@@ -124,7 +114,7 @@ class Mixture:
     """What one inner loop released, and how likely it was; columns are inner steps, v[0] is v~."""
 
     def __init__(self, problem: NodeProblem, v: Array, released: Array, sigma: float) -> None:
-        self.rows, self.first = problem.signed, problem.loss.first
+        self.rows, self.first = np.asarray(problem.signed), problem.loss.first
         self.margins = self.rows @ v.T  # (M, S)
         self.slopes = self.first(self.margins)
         self.change = self.slopes - self.slopes[:, :1]  # c_m

@@ -1,55 +1,56 @@
-"""The star family: step size, noise, accounts and conditions of the server and its providers (SPEC 3)."""
+"""From a configuration to a run of a star method: step size, noise, accounts and conditions of the server and its providers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpadmm_mpi.config.options import Config
+from dpadmm_mpi.config.options import NonNegative
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import Plan, loss_of
-from dpadmm_mpi.methods.measures import Optimum, StarMeasures
-from dpadmm_mpi.methods.star import accounts as star
-from dpadmm_mpi.methods.star.algorithm import SOURCES, Settings, Star
+from dpadmm_mpi.methods.base import NO_NOISE, Config, Method, OptimumSearch, Plan, Schedules, Terms
+from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
+from dpadmm_mpi.methods.star import accounts, theory
+from dpadmm_mpi.methods.star.algorithm import Settings, StarNodes, State
+from dpadmm_mpi.methods.star.measures import StarMeasures
 from dpadmm_mpi.methods.star.svrg import Inner
-from dpadmm_mpi.networks.graphs import Graph
+from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy import gaussian_noise
-from dpadmm_mpi.privacy.account import Account
-from dpadmm_mpi.privacy.gaussian_noise import GaussianLedger
+from dpadmm_mpi.privacy.account import calibrate
+from dpadmm_mpi.privacy.perturbations import GradientPerturbation
 from dpadmm_mpi.privacy.releases import StarReleases
-from dpadmm_mpi.problems.local_problems import Problems
+from dpadmm_mpi.problems.local_problems import LocalProblems
+from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.types import Ints, Matrix
 
-if TYPE_CHECKING:
-    from dpadmm_mpi.parallel.mpi import Transport
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+class StarTerms(Terms):
+    """sum_i (mean loss of provider i) + reg ||z||^2"""
 
-NOT_PRIVATE = "none: the exact values are released"
+    reg: NonNegative = 1e-4
+
+
+class InnerOptions(NamedTuple):
+    """What a configuration says about the inner steps."""
+
+    inner_steps: int  # S
+    eta: float | str  # or "auto"
+    averaging: str
+
+
 UNEVEN = 1.05  # largest over smallest provider, from which on the difference is more than rounding
 
 
 @dataclass(frozen=True)
-class StarPlan(Plan):
+class StarPlan(Plan[State]):
     settings: Settings
     releases: StarReleases
-
-    @cached_property
-    def ledger(self) -> GaussianLedger:
-        return star.ledger(self.releases, self.config.privacy.delta)
 
     @property
     def is_private(self) -> bool:
         return self.releases.noise_std > 0.0
-
-    @property
-    def source(self) -> str:
-        return SOURCES[self.settings.method]
 
     @property
     def work_in_words(self) -> str:
@@ -57,19 +58,7 @@ class StarPlan(Plan):
         return super().work_in_words + ("" if inner is None else f" of {inner.steps} inner steps")
 
     @property
-    def accounts(self) -> Sequence[Account]:
-        l = self.ledger
-        at = f"epsilon at delta = {l.delta:g}"
-        paper, sound, proven = l.paper, l.sound, l.proven_paper
-        if not self.is_private:
-            paper, sound, proven = NOT_PRIVATE, NOT_PRIVATE, True
-        return (
-            Account("epsilon_paper", f"{at}, paper's", l.node_epsilon_paper, paper, proven, l.neighbours_paper, l.delta),
-            Account("epsilon_sound", f"{at}, sound", l.node_epsilon_sound, sound, l.proven_sound, l.neighbours_sound, l.delta),
-        )
-
-    @property
-    def schedules(self) -> Mapping[str, tuple[Array, str]]:
+    def schedules(self) -> Mapping[str, Schedules]:
         """The same in every iteration and for every provider; nan at t = 0, where nothing is done."""
         inner = self.settings.inner
         used = {
@@ -80,14 +69,14 @@ class StarPlan(Plan):
             used["algorithm/eta"] = (inner.eta, "step size eta of the inner steps")
         spread = np.ones((self.config.iterations + 1, self.nodes))
         spread[0] = np.nan
-        return {name: (value * spread, text) for name, (value, text) in used.items()}
+        return {name: Schedules(value * spread, text) for name, (value, text) in used.items()}
 
     @property
     def privacy_in_words(self) -> str:
         if not self.is_private:
-            return NOT_PRIVATE
+            return NO_NOISE
         words = f"noise of standard deviation {self.releases.noise_std:.4g} on every inner gradient ({self.source})"
-        return f"{words}; neighbours: {star.NEIGHBOURS}"
+        return f"{words}; neighbours: {accounts.NEIGHBOURS}"
 
     def improvements(self) -> list[str]:
         if not self.is_private:
@@ -101,111 +90,109 @@ class StarPlan(Plan):
         if inner is None:
             return [f"holds  convergence: convex losses and rho > 0 ({self.source}), margin {s.rho:.4g}"]
         delta = self.config.privacy.delta
-        return star.conditions(self.releases, delta, s.rho, inner.eta, inner.v_L, v_f, mu_f=0.0, distance=f_ref)
+        return theory.conditions(self.releases, delta, s.rho, inner.eta, inner.v_L, v_f, mu_f=0.0, distance=f_ref)
 
-    def problem(self, signed: Any) -> NodeProblem:
+    def problem(self, signed: Matrix) -> NodeProblem:
         """f_i: the regulariser is the server's."""
         return NodeProblem(signed, self.loss, C=1.0, ridge=0.0)
 
-    def problems(self, shards: Iterable[Any]) -> Sequence[NodeProblem]:
+    def problems(self, shards: Iterable[Matrix]) -> Sequence[NodeProblem]:
         """For exact solves with what those keep; inner steps take records as they are stored."""
         problems = super().problems(shards)
-        return Problems(problems) if self.settings.inner is None else problems
+        return LocalProblems(problems) if self.settings.inner is None else problems
 
-    def algorithm(self, places: Ints, problems: Sequence[NodeProblem]) -> Star:
-        return Star(self.settings, places, problems)
+    @property
+    def solves_exactly(self) -> bool:
+        return self.settings.inner is None
+
+    def make_nodes(self, places: Ints, problems: Sequence[NodeProblem]) -> StarNodes:
+        return StarNodes(self.settings, places, problems)
 
     @property
     def measures_class(self) -> type[StarMeasures]:
         return StarMeasures
 
-    def optimum(self, transport: "Transport", problems: Sequence[NodeProblem], owner: Ints) -> Optimum | None:
+    def measures(self, problems: Sequence[NodeProblem]) -> StarMeasures:
+        return StarMeasures(self.features, self.sizes, self.extra_metrics, problems, self.settings.reg)
+
+    def optimum_search(self) -> OptimumSearch:
         """argmin_z sum_i f_i(z) + reg ||z||^2"""
-        from dpadmm_mpi.methods.centralised_optimum import centralised_optimum
-
         ridge = 2.0 * self.settings.reg / self.nodes
-        return centralised_optimum(transport, problems, owner, self.features, ridge, self.config.record.optimum)
+        return CentralisedOptimum(self.features, ridge, self.config.record.optimum)
 
 
-def make_plan(config: Config, graph: Graph, dataset: Dataset) -> StarPlan:
-    releases = _releases(config, dataset)
+def make_plan(
+    method: Method, inner: InnerOptions | None, rho: float, init: str, config: Config, topology: Topology, dataset: Dataset[Any]
+) -> StarPlan:
+    """`inner`: what the configuration says about inner steps; None: exact solves."""
+    terms = config.problem.terms
+    assert isinstance(terms, StarTerms)
+    releases = _releases(method, 1 if inner is None else inner.inner_steps, config, dataset)
     settings = Settings(
-        method=config.algorithm.method,
-        rho=float(config.algorithm.rho or 0.0),
-        reg=float(config.problem.reg or 0.0),
-        inner=_inner(config, releases.noise_std),
-        init=str(config.algorithm.init),
-        nodes=graph.nodes,
+        rho=rho,
+        reg=terms.reg,
+        inner=None if inner is None else _inner(inner, rho, config.problem.loss, releases.noise_std),
+        init=init,
+        nodes=topology.nodes,
         seed=config.seed,
         features=dataset.features,
     )
     return StarPlan(
         config=config,
-        graph=graph,
+        topology=topology,
         sizes=dataset.sizes,
         total_records=len(dataset.node_of_record()),
         features=dataset.features,
         settings=settings,
         releases=releases,
-        notes=tuple(_notes(config, releases)),
+        notes=tuple(_notes(config, settings, releases)),
     )
 
 
-def _releases(config: Config, dataset: Dataset) -> StarReleases:
+def _releases(method: Method, inner_steps: int, config: Config, dataset: Dataset[Any]) -> StarReleases:
     """What the providers release; with a target, at the noise that meets it."""
-    privacy = config.privacy
+    noise = config.privacy.perturbation
+    noise_std = noise.noise_std if isinstance(noise, GradientPerturbation) else None
     releases = StarReleases(
         iterations=config.iterations,
-        inner_steps=config.algorithm.inner_steps or 1,
+        inner_steps=inner_steps,
         M=dataset.sizes.astype(np.float64),
-        noise_std=float(privacy.noise_std or 0.0),
+        noise_std=noise_std or 0.0,
         features=dataset.features,
-        G=loss_of(config).slope_bound,
+        G=config.problem.loss.slope_bound,
+        unaccounted=method.unaccounted() if noise.private else "",
     )
-    if privacy.target is None:
+    if not isinstance(noise, GradientPerturbation) or noise.target is None:
         return releases
-    return star.calibrate(releases, privacy.target, str(privacy.target_account), privacy.delta)
+    return calibrate(releases, noise.target, str(noise.target_account), config.privacy.delta)
 
 
-def _inner(config: Config, noise_std: float) -> Inner | None:
-    algorithm = config.algorithm
-    if algorithm.inner_steps is None:
-        return None
-    rho = float(algorithm.rho or 0.0)
-    v_L = loss_of(config).c1 + rho
-    extrapolated = algorithm.averaging == "extrapolated"
+def _inner(options: InnerOptions, rho: float, loss: Loss, noise_std: float) -> Inner:
+    v_L = loss.curvature_bound + rho
+    extrapolated = options.averaging == "extrapolated"
     # Half of the largest step that [S] allows: beyond it xi and zeta, which grow like 1/(1 - 2 eta v_L), magnify the noise.
-    eta = float(algorithm.eta) if isinstance(algorithm.eta, int | float) else 1.0 / (4.0 * v_L)
+    eta = float(options.eta) if isinstance(options.eta, int | float) else 1.0 / (4.0 * v_L)
     largest, words = (0.5 / v_L, "1/(2 v_L)") if extrapolated else (2.0 / v_L, "2/v_L")
     if eta >= largest:
         raise InputError(
-            f'algorithm.eta: found {eta:g}, but the inner steps with averaging = "{algorithm.averaging}" need it below '
+            f'algorithm.eta: found {eta:g}, but the inner steps with averaging = "{options.averaging}" need it below '
             f'{words} = {largest:.4g} (v_L = c1 + rho = {v_L:g}); lower it, or use "auto"'
         )
-    return Inner(
-        steps=algorithm.inner_steps,
-        eta=eta,
-        rho=rho,
-        v_L=v_L,
-        extrapolated=extrapolated,
-        width=float(config.problem.width or 0.0),
-        noise_std=noise_std,
-    )
+    return Inner(steps=options.inner_steps, eta=eta, rho=rho, v_L=v_L, extrapolated=extrapolated, noise_std=noise_std)
 
 
-def _notes(config: Config, releases: StarReleases) -> list[str]:
+def _notes(config: Config, settings: Settings, releases: StarReleases) -> list[str]:
     notes, M = [], releases.M
     if M.max() > UNEVEN * M.min():
         notes.append(
             f"the providers have {M.min():.0f} to {M.max():.0f} records, but every provider's mean loss counts the same, so a "
             "record of a small provider weighs more"
         )
-    if config.algorithm.averaging == "extrapolated":
+    if settings.inner is not None and settings.inner.extrapolated:
         notes.append("the extrapolated average of [S] is no convex combination: its zeta is negative, and it magnifies noise")
-    if releases.noise_std > 0.0 and star.paper_margin(releases, config.privacy.delta).min() < 0.0:
+    if releases.noise_std > 0.0 and accounts.paper_margin(releases, config.privacy.delta).min() < 0.0:
         notes.append(
             "the paper's account lies outside of its own theorem's range, epsilon <= c1 K S / M^2 with c1 = 1 "
             "([S] Theorem 2); the sound account does not depend on it"
         )
-    privacy = config.privacy
-    return notes + gaussian_noise.notes(privacy.target, privacy.target_account, privacy.delta)
+    return notes + gaussian_noise.notes(config.privacy.perturbation, config.privacy.delta)

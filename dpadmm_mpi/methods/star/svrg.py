@@ -4,20 +4,19 @@ Glossary ([S] -> here): x_i^k -> start, v~ and v^0 too; lambda_i -> dual, z^k ->
 theta_k^s -> noise. What stays the same over the steps is collected in one vector, u + lambda_i - rho z.
 """
 
-import math
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpadmm_mpi.problems.losses import Loss, ScalarSlope, source_of
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.rng import Generator
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dpadmm_mpi.types import Array, Ints, Matrix
 
 BLOCK = 2**14  # numbers of noise, and of sparse records, that are laid out at a time: they stay in the processor's cache
 
@@ -31,7 +30,6 @@ class Inner:
     rho: float
     v_L: float  # smoothness of a record's loss plus (rho/2) ||x - z||^2
     extrapolated: bool
-    width: float  # of the Huber loss; 0: logistic
     noise_std: float  # sigma; 0: none
 
 
@@ -45,7 +43,7 @@ class Progress(NamedTuple):
 def inner_loop(
     inner: Inner, problem: NodeProblem, start: Array, dual: Array, server: Array, samples: Ints, noise: Generator
 ) -> Array:
-    """x_i^{k+1}, the average of the steps (SPEC 8.1)."""
+    """x_i^{k+1}, the average of the steps (docs/mathematics.md, section 8)."""
     for progress in iterates(inner, problem, start, dual, server, samples, noise, max(1, BLOCK // len(start))):
         v, total = progress
     mean = total / inner.steps
@@ -71,7 +69,7 @@ def iterates(
     _, margins, sums = problem.at(start[None])
     u = problem.weight * sums[0]
     fixed = (u + dual - inner.rho * server)[None]
-    steps = compiled_steps()
+    steps, parameters = steps_of(problem.loss), np.array(problem.loss.parameters, dtype=np.float64)
     v, total = start, np.zeros_like(start)
     for first in range(0, inner.steps, block):
         m = samples[first : first + block]
@@ -79,45 +77,71 @@ def iterates(
         if inner.noise_std > 0.0:
             pushes = fixed + inner.noise_std * noise.standard_normal((len(m), len(start)))
         rows, which = _records(problem.signed, m)
-        v, total = steps(v, total, rows, which, problem.loss.first(margins[0, m]), pushes, inner.rho, inner.eta, inner.width)
+        v, total = steps(v, total, rows, which, problem.loss.first(margins[0, m]), pushes, inner.rho, inner.eta, parameters)
         yield Progress(v, total)
 
 
-def _records(signed: Any, m: Ints) -> tuple[Array, Ints]:
+def _records(signed: Matrix, m: Ints) -> tuple[Array, Ints]:
     """Dense rows, and which of them each step takes. Sparse ones are laid out: a step changes every feature anyway."""
     if isinstance(signed, np.ndarray):
         return np.ascontiguousarray(signed), m
     return signed[m].toarray(), np.arange(len(m))
 
 
-Steps = Callable[[Array, Array, Array, Ints, Array, Array, float, float, float], tuple[Array, Array]]
+Steps = Callable[[Array, Array, Array, Ints, Array, Array, float, float, Array], tuple[Array, Array]]
+
+
+def steps_of(loss: Loss) -> Steps:
+    """The steps for a loss: compiled, where it has a scalar form and numba is installed; otherwise with numpy."""
+    scalar = type(loss).scalar_slope
+    return _with_numpy(loss) if scalar is None else compiled_steps(scalar)
 
 
 @cache
-def compiled_steps() -> Steps:
+def compiled_steps(slope: ScalarSlope) -> Steps:
     """The steps compiled by numba, or, where it is not installed, with numpy: the same arithmetic in the same order."""
     try:
         from numba import njit
     except ImportError:
-        return vectorised_steps
-    types = "Tuple((f8[::1], f8[::1]))(f8[::1], f8[::1], f8[:, ::1], i8[::1], f8[::1], f8[:, ::1], f8, f8, f8)"
+        return vectorised(slope)
+    # A copy of _steps that has this loss's slope among its globals. numba keeps compiled code by name: the name holds the
+    # text of the slope.
+    name = f"_steps_{hashlib.sha256(source_of(slope).encode()).hexdigest()[:12]}"
+    steps = FunctionType(_steps.__code__, {**globals(), "slope": njit(slope)}, name)
+    steps.__qualname__ = name
+    types = "Tuple((f8[::1], f8[::1]))(f8[::1], f8[::1], f8[:, ::1], i8[::1], f8[::1], f8[:, ::1], f8, f8, f8[::1])"
     try:
-        compiled: Steps = njit(types, cache=True)(_steps)
+        compiled: Steps = njit(types, cache=True)(steps)
     except RuntimeError:  # no folder for the cache can be written: then every process compiles for itself
-        compiled = njit(types)(_steps)
+        compiled = njit(types)(steps)
     return compiled
 
 
-def vectorised_steps(
-    v: Array, total: Array, rows: Array, which: Ints, slopes: Array, pushes: Array, rho: float, eta: float, width: float
-) -> tuple[Array, Array]:
+def vectorised(slope: ScalarSlope) -> Steps:
     """_steps uncompiled: one more axis in front of the features, so that its loop over j takes all of them at once."""
-    v, total = _steps(v[None], total[None], rows[:, None], which, slopes, pushes[:, None], rho, eta, width)
-    return v[0], total[0]
+    uncompiled = FunctionType(_steps.__code__, {**globals(), "slope": slope}, "_steps")
+
+    def steps(
+        v: Array, total: Array, rows: Array, which: Ints, slopes: Array, pushes: Array, *rest: Any
+    ) -> tuple[Array, Array]:
+        v, total = uncompiled(v[None], total[None], rows[:, None], which, slopes, pushes[:, None], *rest)
+        return v[0], total[0]
+
+    return steps
+
+
+def _with_numpy(loss: Loss) -> Steps:
+    """For a loss without a scalar form."""
+    return vectorised(lambda margin, _: float(loss.first(np.array([margin]))[0]))
+
+
+def slope(margin: float, parameters: Array) -> float:
+    """L' of the loss; every copy of `_steps` has its own in the place of this one."""
+    return 0.0
 
 
 def _steps(
-    v: Array, total: Array, rows: Array, which: Ints, slopes: Array, pushes: Array, rho: float, eta: float, width: float
+    v: Array, total: Array, rows: Array, which: Ints, slopes: Array, pushes: Array, rho: float, eta: float, parameters: Array
 ) -> tuple[Array, Array]:
     """v^{s+1} = v^s - eta g^s, g^s = grad l_m(v^s) - grad l_m(v~) + u + lambda + rho (v^s - z) + noise.
 
@@ -128,13 +152,7 @@ def _steps(
     v, total = v.copy(), total.copy()
     for s in range(len(which)):
         a, push = rows[which[s]], pushes[min(s, len(pushes) - 1)]
-        margin = np.vdot(a, v)
-        if width > 0.0:  # losses.huber
-            slope = -min(max(1.0 + width - margin, 0.0), 2.0 * width) / (2.0 * width)
-        else:  # losses.LOGISTIC
-            t = math.exp(-abs(margin))
-            slope = -(t if margin >= 0.0 else 1.0) / (1.0 + t)
-        change = slope - slopes[s]
+        change = slope(np.vdot(a, v), parameters) - slopes[s]
         for j in range(len(v)):
             v[j] -= eta * (change * a[j] + rho * v[j] + push[j])
             total[j] += v[j]

@@ -1,47 +1,67 @@
-"""What the engine asks of every algorithm: phases of work, one exchange of a named field, and receiving."""
+"""What the engine asks of the nodes of one rank: phases of work, one exchange of a named field, and receiving."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.problems.newton import TOLERANCE
 from dpadmm_mpi.rng import Purpose, generator
+from dpadmm_mpi.types import Array, Ints
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+DIVERGED = 1e100  # squares of it are still numbers
+
+
+class State(Protocol):
+    """What places carry from one iteration to the next: a named tuple of arrays."""
+
+    @property
+    def _fields(self) -> tuple[str, ...]: ...
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+S = TypeVar("S", bound=State)
 
 
 class Phase(NamedTuple):
-    """One exchange: the field of the state that leaves the places, and the channel of the graph that it goes along."""
+    """One exchange: the field of the state that leaves the places, and the channel of the network that it goes along."""
 
     field: str
     channel: str
 
 
-class Algorithm(Protocol):
-    """The places of one rank, in some runs that go side by side. State goes in, state comes out: a named tuple of arrays.
+class Nodes(Protocol[S]):
+    """The places of one rank, in some runs that go side by side. State goes in, state comes out.
 
     Every field is (runs, places of this rank, width), but for `hub_fields`, which have a place where the hub is, and none
     elsewhere. What is not in the state does not survive a restart.
     """
 
-    released: tuple[str, ...]  # fields that travel between places; nothing else ever does
-    hub_fields: tuple[str, ...]
+    @property
+    def released(self) -> tuple[str, ...]:
+        """Fields that travel between places; nothing else ever does."""
+        ...
 
-    def initial(self, runs: range) -> Any: ...
+    @property
+    def hub_fields(self) -> tuple[str, ...]: ...
+
+    def initial(self, runs: range) -> S: ...
 
     def phases(self, t: int) -> tuple[Phase, ...]:
         """The exchanges of iteration t; at t = 0 those that set up the first one."""
         ...
 
-    def work(self, state: Any, t: int, runs: range, phase: int) -> Any:
+    def work(self, state: S, t: int, runs: range, phase: int) -> S:
         """What the places do before the exchange of a phase; nothing at t = 0."""
         ...
 
-    def receive(self, state: Any, t: int, runs: range, phase: int, incoming: Array) -> Any:
+    def receive(self, state: S, t: int, runs: range, phase: int, incoming: Array) -> S:
         """The sum of what each place received, in ascending order of the senders, has come in."""
+        ...
+
+    def recorded(self, state: S) -> S:
+        """The state after a row of the record was made of it."""
         ...
 
 
@@ -56,7 +76,7 @@ def starting_points(init: str, seed: int, runs: range, places: Ints, features: i
 
 
 def refuse_inexact(residuals: Array, runs: range, nodes: Ints, t: int) -> None:
-    """Residuals are (runs, nodes). The privacy proofs are about the exact argmin (SPEC 8.5)."""
+    """Residuals are (runs, nodes). The privacy proofs are about the exact argmin (docs/mathematics.md, section 6)."""
     failed = np.argwhere(~(residuals <= TOLERANCE))
     if len(failed):
         r, k = failed[0]

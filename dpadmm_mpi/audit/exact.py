@@ -1,0 +1,39 @@
+"""`dpadmm audit`: the exact privacy loss of a recorded run; each family says how it is computed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.auditing import Examined, Request, examine, refuse_unexaminable
+from dpadmm_mpi.methods.base import Plan, make_plan
+from dpadmm_mpi.methods.curated import audit as _curated  # noqa: F401  (registers itself)
+from dpadmm_mpi.methods.decentralised import audit as _decentralised  # noqa: F401
+from dpadmm_mpi.methods.star import audit as _star  # noqa: F401
+from dpadmm_mpi.storage.experiments import read_again
+from dpadmm_mpi.storage.result import Result, load
+
+
+@dataclass(frozen=True)
+class Audit(Examined):
+    """What was examined, with the result that it comes from."""
+
+    result: Result
+
+
+def read_run(path: Path, trajectory: str = "") -> tuple[Result, Plan[Any], Dataset[Any]]:
+    """A complete run with its released vectors, its plan and its records; the file is read once."""
+    result = load(path)
+    plan, dataset = make_plan(read_again(result.config_text, path))
+    refuse_unexaminable(result, trajectory or next(iter(plan.measures_class.trajectory_layout)), result.complete)
+    if plan.map_sha256 and result.attributes["problem"]["map_sha256"] != plan.map_sha256:
+        raise InputError(f"{path}: its linear map has changed since it was run; restore problem.map_path")
+    return result, plan, dataset
+
+
+def audit(path: Path, candidates: int = 20, node: int | None = None, record: int | None = None) -> Audit:
+    """Audit a file with a trajectory: one record of one node, or `candidates` records of every node (or of `node`)."""
+    result, plan, dataset = read_run(path)
+    seen = examine(plan, result, dataset, Request(candidates, node, record))
+    return Audit(seen.nodes, seen.losses, seen.data_steps, seen.findings, seen.against, result)

@@ -1,0 +1,54 @@
+"""`dpadmm check`: what a configuration means, before it runs."""
+
+from pathlib import Path
+
+import click
+
+from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, set_option
+
+
+@click.command()
+@config_argument
+@set_option
+@only_option
+@click.option("--ranks", type=click.IntRange(min=1), default=1, help="Show the layout on so many ranks.")
+@click.option("--reference-norm", type=float, default=1.0, help="||f_ref|| of the sample sizes. Default: 1.")
+@click.option("--tau", type=float, default=0.1, help="Excess loss of the sample sizes. Default: 0.1.")
+@click.option("--beta", type=float, default=0.05, help="Failure probability of the sample sizes. Default: 0.05.")
+@extension_option
+@debug_option
+def check(
+    config: Path | None,
+    *,
+    overrides: tuple[str, ...],
+    only: str | None,
+    ranks: int,
+    reference_norm: float,
+    tau: float,
+    beta: float,
+    extensions: tuple[str, ...],
+) -> int:
+    """Validate CONFIG and say what it means: network, layout, cost, privacy of every node, conditions of the theorems.
+
+    \b
+    dpadmm check configs/quickstart.toml --ranks 5
+    """
+    from dpadmm_mpi.engine.cost import cost, in_words, look_at
+    from dpadmm_mpi.engine.machine import measure
+    from dpadmm_mpi.methods.base import make_plan
+    from dpadmm_mpi.parallel.launcher import usable_cores
+    from dpadmm_mpi.parallel.owners import assign_owners
+    from dpadmm_mpi.reports.tables import plan_report
+    from dpadmm_mpi.storage.experiments import load
+
+    cores = len(usable_cores())
+    for number, job in enumerate(load(config or quickstart(), overrides, only, extensions).configs):
+        plan, dataset = make_plan(job)
+        if number:
+            print()
+        owner, fewer = (assign_owners(plan.sizes, n, plan.topology.has_hub) for n in (ranks, min(ranks, cores)))
+        records = look_at(dataset)
+        one_per_core = (cores, cost(plan, fewer, records, measure)) if ranks > cores else None
+        predicted = in_words(plan, owner, cost(plan, owner, records, measure), one_per_core)
+        print(plan_report(plan, owner, plan.conditions(reference_norm, tau, beta), predicted))
+    return 0

@@ -1,0 +1,122 @@
+"""From plain tables to configurations: what a configuration consists of, and what a variant inherits."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from dpadmm_mpi.config.extensions import Extension, used_by
+from dpadmm_mpi.config.files import Experiment, Grammar, Source, configurations, from_python, load_extensions, read_table
+from dpadmm_mpi.config.options import Options
+from dpadmm_mpi.config.reading import Ruling, Table, read_root
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.base import Algorithm, Config, Method, methods
+from dpadmm_mpi.privacy.perturbations import LEAVES_BEHIND, NOISE_KEYS, perturbations
+
+DEFAULT_METHOD = "admm"
+
+
+def parse(raw: Table, extensions: tuple[Extension, ...] = ()) -> Config:
+    """A checked configuration, every default filled in, from plain tables; InputError with the key otherwise."""
+    raw = _with_sizes_as_split(_with_a_method(_without_idle_words(raw)))
+    config = read_root(Config, raw, "algorithm", _ruling_of)
+    sections: list[Options] = [config.data, config.network, config.problem, config.algorithm, config.privacy, config.record]
+    config.method.check_privacy(config.privacy.perturbation)
+    used = dict.fromkeys([*extensions, *used_by(sections)])
+    return replace(config, extensions=sorted(used, key=lambda extension: extension.path))
+
+
+def _ruling_of(algorithm: Options) -> Ruling:
+    assert isinstance(algorithm, Algorithm)
+    return algorithm.method.ruling()
+
+
+def _with_a_method(raw: Table) -> Table:
+    algorithm = raw.get("algorithm", {})
+    if isinstance(algorithm, dict) and "method" not in algorithm:
+        return {**raw, "algorithm": {"method": DEFAULT_METHOD, **algorithm}}
+    return raw
+
+
+def _with_sizes_as_split(raw: Table) -> Table:
+    """`sizes = [...]` alone says which split is meant."""
+    data = raw.get("data")
+    if isinstance(data, dict) and "sizes" in data and "split" not in data:
+        return {**raw, "data": {**data, "split": "sizes"}}
+    return raw
+
+
+def _without_idle_words(raw: Table) -> Table:
+    """`allow_unproven = false` says what is the case anyway, whatever the noise."""
+    privacy = raw.get("privacy")
+    if isinstance(privacy, dict) and privacy.get("allow_unproven") is False:
+        return {**raw, "privacy": {key: value for key, value in privacy.items() if key != "allow_unproven"}}
+    return raw
+
+
+def _method_of(raw: Table) -> type[Method] | None:
+    algorithm = raw.get("algorithm")
+    name = algorithm.get("method", DEFAULT_METHOD) if isinstance(algorithm, dict) else DEFAULT_METHOD
+    return methods.find(name) if isinstance(name, str) else None
+
+
+def _ruling(raw: Table) -> Ruling | None:
+    cls = _method_of(raw)
+    return None if cls is None else cls.ruling()
+
+
+def _inherit(base: Table, extra: Table) -> Table:
+    """`base` without noise that the method of `extra` does not take. Noise is never lost without a word: a method that has
+    none by its definition is one, and so is a method that cannot do without; any other must say what it takes instead.
+    """
+    privacy = base.get("privacy")
+    named = _entry(extra, "algorithm", "method")
+    cls = methods.find(named) if isinstance(named, str) else None
+    if cls is None or not isinstance(privacy, dict):
+        return base
+    before = _method_of(base)
+    inherited = privacy.get("perturbation") or (before.default_perturbation if before is not None else "none")
+    noise = perturbations.find(inherited) if isinstance(inherited, str) else None
+    if noise is None or not noise.private or issubclass(noise, cls.perturbations):
+        return base
+    could_be_private = cls.default_perturbation == "none" and len(cls.perturbations) > 1
+    if could_be_private and _entry(extra, "privacy", "perturbation") is None:
+        raise InputError(
+            f'privacy.perturbation: "{inherited}" is inherited, but {named} does not take it; say what it takes, or '
+            'perturbation = "none" for a run without noise'
+        )
+    return {**base, "privacy": {key: value for key, value in privacy.items() if key not in NOISE_KEYS}}
+
+
+def _entry(raw: Table, section: str, key: str) -> Any:
+    table = raw.get(section)
+    return table.get(key) if isinstance(table, dict) else None
+
+
+GRAMMAR: Grammar[Config] = Grammar(
+    root=Config,
+    parse=parse,
+    ruling=_ruling,
+    inherit=_inherit,
+    leaves_behind={**LEAVES_BEHIND, ("data", "sizes"): ("split",)},
+)
+
+
+def experiment(
+    source: Source | Mapping[str, Any],
+    overrides: Iterable[str] = (),
+    only: str | None = None,
+    extensions: Iterable[str] = (),
+) -> Experiment[Config]:
+    """One configuration, or one per variant and point of the sweep; the extensions that it names are loaded first."""
+    source = source if isinstance(source, Source) else from_python(source)
+    loaded = load_extensions(source, extensions)
+    return configurations(source, GRAMMAR, overrides, only, loaded)
+
+
+def parse_text(path_and_text: Source) -> Config:
+    """The one configuration of a table, as it was resolved before."""
+    return experiment(path_and_text).configs[0]
+
+
+__all__ = ["GRAMMAR", "experiment", "parse", "parse_text", "read_table"]

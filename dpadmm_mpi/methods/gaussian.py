@@ -1,0 +1,85 @@
+"""What the methods with Gaussian noise on gradients share: two accounts, the paper's and a sound one.
+
+Each family says what they are for its own releases.
+"""
+
+from dataclasses import replace
+from functools import singledispatch
+from typing import Any, ClassVar
+
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.base import Method, methods
+from dpadmm_mpi.privacy.account import Account, AccountKind, accounts
+from dpadmm_mpi.privacy.perturbations import GradientPerturbation, Perturbation
+from dpadmm_mpi.privacy.releases import GaussianReleases, Releases
+
+
+@singledispatch
+def paper_account(releases: GaussianReleases, delta: float) -> Account:
+    """The paper's account of a family's releases."""
+    raise TypeError(f"no account for {type(releases).__name__}")
+
+
+@singledispatch
+def sound_account(releases: GaussianReleases, delta: float) -> Account:
+    """A sound account of a family's releases."""
+    raise TypeError(f"no account for {type(releases).__name__}")
+
+
+@singledispatch
+def paper_noise(releases: GaussianReleases, target: float, delta: float) -> float:
+    """The standard deviation that meets a target by the paper's account."""
+    raise TypeError(f"no account for {type(releases).__name__}")
+
+
+@singledispatch
+def sound_noise(releases: GaussianReleases, target: float, delta: float) -> float:
+    """The standard deviation that meets a target by the sound account.
+
+    The search begins at the paper's and goes upwards only: who asks for the sound account never gets less noise than the paper
+    prescribes for the same numbers.
+    """
+    raise TypeError(f"no account for {type(releases).__name__}")
+
+
+@accounts.register("epsilon_paper")
+class EpsilonPaper(AccountKind[GaussianReleases]):
+    """The paper's epsilon at delta, of Gaussian noise on gradients."""
+
+    applies_to: ClassVar[type[Releases]] = GaussianReleases
+    label: ClassVar[str] = "paper's epsilon"
+    column: ClassVar[str] = "epsilon paper"
+    target: ClassVar[str] = "paper"
+    line: ClassVar[Any] = (0, (8, 2))
+
+    def compute(self, releases: GaussianReleases, delta: float) -> Account:
+        return paper_account(releases, delta)
+
+    def calibrate(self, releases: GaussianReleases, target: float, delta: float) -> GaussianReleases:
+        return replace(releases, noise_std=paper_noise(releases, target, delta))
+
+
+@accounts.register("epsilon_sound")
+class EpsilonSound(AccountKind[GaussianReleases]):
+    """Epsilon at delta by an account that counts everything, of Gaussian noise on gradients."""
+
+    applies_to: ClassVar[type[Releases]] = GaussianReleases
+    label: ClassVar[str] = "sound epsilon"
+    column: ClassVar[str] = "epsilon sound"
+    target: ClassVar[str] = "sound"
+    line: ClassVar[Any] = (0, (3, 1.5))
+
+    def compute(self, releases: GaussianReleases, delta: float) -> Account:
+        return sound_account(releases, delta)
+
+    def calibrate(self, releases: GaussianReleases, target: float, delta: float) -> GaussianReleases:
+        return replace(releases, noise_std=sound_noise(releases, target, delta))
+
+
+def needs_target_or_size(method: Method, perturbation: Perturbation) -> None:
+    """Gaussian noise is of a given size, or calibrated; one of the two."""
+    if isinstance(perturbation, GradientPerturbation) and (perturbation.noise_std is None) == (perturbation.target is None):
+        raise InputError(
+            f"privacy.target: {methods.name_of(type(method))} needs one of privacy.target, an epsilon that the noise is "
+            'calibrated to, and privacy.noise_std (or perturbation = "none")'
+        )

@@ -1,0 +1,43 @@
+"""The numbers of N nodes' data steps that the privacy of a network method depends on, and what a step may cost."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dpadmm_mpi.types import Array, Ints
+
+
+@dataclass(frozen=True)
+class DataSteps:
+    """K data steps of N nodes (docs/mathematics.md, sections 1 and 2).
+
+    Glossary: eta_i(r) penalties and theta_i(r) dual steps are (K, N); V degrees and B record counts are (N,); C, rho as in the
+    problem; G and c1 bound the slope and the curvature of the loss; all records have norm at most 1.
+    """
+
+    iterations: int  # T
+    data_steps: Ints  # (K,) the iterations that touch the records
+    eta: Array
+    theta: Array
+    V: Array
+    B: Array
+    C: float
+    rho: float
+    G: float
+    c1: float
+    features: int
+
+    @property
+    def nodes(self) -> int:
+        return len(self.V)
+
+    @property
+    def curvature(self) -> Array:
+        """Strong convexity rho/N + 2 eta_i V_i of the objective that a data step minimises, (K, N)."""
+        return self.rho / self.nodes + 2.0 * self.eta * self.V
+
+
+class StepCost(NamedTuple):
+    """Cost of each data step at each node, (K, N): `fixed`, and what the noise loses by a shift of at most `shift`."""
+
+    fixed: Array
+    shift: Array

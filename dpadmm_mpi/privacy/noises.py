@@ -1,0 +1,119 @@
+"""Noise vectors: what is drawn, how its size is set, and what it is worth.
+
+Where the noise enters is another choice: perturbations.py.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from dpadmm_mpi.config.options import Options
+from dpadmm_mpi.config.schedules import Schedule
+from dpadmm_mpi.privacy.gamma_noise import composed_epsilon, moment_epsilon
+from dpadmm_mpi.problems.newton import norms
+from dpadmm_mpi.registry import Registry
+from dpadmm_mpi.rng import Generator, Purpose, generators
+from dpadmm_mpi.types import Array, Ints
+
+COMPOSITIONS = 600  # convolutions that an account may take
+
+noises = Registry["Noise"]("noise", "noises")
+
+
+@noises.base
+class Noise(Options):
+    """A random vector in R^d whose size a parameter sets, for every data step and node.
+
+    A class from outside defines `parameter`, `schedule`, `sample` and `scaled`; without `pure_loss` its runs have an infinite
+    privacy loss.
+    """
+
+    parameter: ClassVar[str]  # the key that sets the size; its values are recorded under /privacy
+    words: ClassVar[str] = "noise parameter of the data step; nan if none"
+    calibrates: ClassVar[bool] = False  # the pure loss is proportional to the parameter, so that a target can be met
+
+    @property
+    @abstractmethod
+    def schedule(self) -> Schedule | None:
+        """The value of that key."""
+
+    @abstractmethod
+    def sample(self, rng: Generator, features: int) -> Array:
+        """One vector of unit size."""
+
+    def samples(self, rngs: Iterator[Generator], count: int, features: int) -> Array:
+        """One vector of unit size from each generator, (count, features); each is gone when the next one comes."""
+        unit = np.empty((count, features))
+        for k, rng in enumerate(rngs):
+            unit[k] = self.sample(rng, features)
+        return unit
+
+    @abstractmethod
+    def scaled(self, unit: Array, parameter: Array) -> Array:
+        """Vectors of unit size, (runs, nodes, features), at the nodes' parameters, (nodes,)."""
+
+    def pure_loss(self, shift: Array, parameter: Array) -> Array:
+        """What the privacy loss cannot exceed where a record shifts the noise by at most `shift`; inf: no such number."""
+        return np.full(np.broadcast_shapes(shift.shape, parameter.shape), np.inf)
+
+    def random_epsilon(self, shift: Array, parameter: Array, features: int, on_release: bool, delta: float) -> Array:
+        """Epsilon at delta after each of K steps of N nodes, (K, N), of the random losses; inf where nobody has a proof."""
+        return np.full(shift.shape, np.inf)
+
+
+@noises.register("gamma")
+class Gamma(Noise):
+    """Density proportional to exp(-alpha ||e||): the norm is Gamma(d, 1/alpha), the direction uniform.
+
+    [M] section 4, [R] section III.C. `alpha` is a schedule like eta.
+    """
+
+    parameter: ClassVar[str] = "alpha"
+    calibrates: ClassVar[bool] = True
+
+    alpha: Schedule | None = None
+
+    @property
+    def schedule(self) -> Schedule | None:
+        return self.alpha
+
+    def sample(self, rng: Generator, features: int) -> Array:
+        return self.samples(iter([rng]), 1, features)[0]
+
+    def samples(self, rngs: Iterator[Generator], count: int, features: int) -> Array:
+        """Gamma(d) times a normal vector of length 1."""
+        direction = np.empty((count, features))
+        radius = np.empty((count, 1))
+        for k, rng in enumerate(rngs):
+            rng.standard_normal(out=direction[k])
+            radius[k] = rng.standard_gamma(features)
+        return np.asarray(radius * direction / norms(direction)[:, None])
+
+    def scaled(self, unit: Array, parameter: Array) -> Array:
+        return unit / parameter[:, None]
+
+    def pure_loss(self, shift: Array, parameter: Array) -> Array:
+        return shift * parameter
+
+    def random_epsilon(self, shift: Array, parameter: Array, features: int, on_release: bool, delta: float) -> Array:
+        """By convolution after every data step, or, where that would take more than COMPOSITIONS convolutions, after the last
+        one, and from the moments before it. Both are upper bounds.
+        """
+        c = shift * parameter  # alpha times the largest shift by one record, in units of the noise
+        columns, node = np.unique(c, axis=1, return_inverse=True)  # equal nodes once
+        random = moment_epsilon(columns, features, on_release, delta)
+        every_step = columns.size <= COMPOSITIONS
+        if every_step or sum(len(np.unique(column)) for column in columns.T) <= COMPOSITIONS:
+            for k, column in enumerate(columns.T):
+                composed = composed_epsilon(column, features, on_release, delta, every_step)
+                random[-len(composed) :, k] = np.minimum(random[-len(composed) :, k], composed)
+        return random[:, node.ravel()]
+
+
+def draw(noise: Noise, seed: int, runs: range, nodes: Ints, iteration: int, parameter: Array, features: int) -> Array:
+    """e_i(t), (runs, nodes, d), each from its own address."""
+    rngs = generators(seed, Purpose.NOISE, runs, nodes, iteration)
+    unit = noise.samples(rngs, len(runs) * len(nodes), features)
+    return noise.scaled(unit.reshape(len(runs), len(nodes), features), parameter)

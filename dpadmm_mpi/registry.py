@@ -1,0 +1,187 @@
+"""Classes by the name that a configuration gives them: one registry for each kind of choice.
+
+A class enters by a decorator, from inside the package or from a file of somebody else's. What is wrong with it is said when
+it enters, in one sentence with file and line.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from importlib import metadata
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from dpadmm_mpi.errors import InputError
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+PACKAGE = __package__
+ENTRY_POINTS = "dpadmm_mpi.extensions"  # modules of installed packages, which register what they bring
+
+REGISTRIES: "dict[str, Registry[object]]" = {}  # by their plural names, as in `dpadmm list graphs`
+
+
+class Registry(Generic[T]):
+    """The classes of one kind, in the order in which they entered.
+
+    >>> shapes = Registry[object]("shape", "shapes")
+    >>> @shapes.register("circle")
+    ... class Circle:
+    ...     "Round."
+    >>> shapes["circle"] is Circle, shapes.name_of(Circle), list(shapes)
+    (True, 'circle', ['circle'])
+    """
+
+    def __init__(self, kind: str, plural: str) -> None:
+        self.kind = kind
+        self.plural = plural
+        self._classes: dict[str, type[T]] = {}
+        self._base: type[T] | None = None
+        REGISTRIES[plural] = self  # type: ignore[assignment]
+
+    def base(self, cls: C) -> C:
+        """Decorates the class that all of this kind derive from."""
+        self._base = cls
+        return cls
+
+    def register(self, name: str) -> Callable[[C], C]:
+        """Decorates a class, which a configuration then finds under `name`.
+
+        A file that is loaded again takes the place of its earlier self; another class of the same name is refused.
+        """
+
+        def enter(cls: C) -> C:
+            self._refuse(name, cls)
+            self._classes[name] = cls
+            return cls
+
+        return enter
+
+    def _refuse(self, name: str, cls: type[object]) -> None:
+        what = f'{place_of(cls)}: {self.kind} "{name}"'
+        if not isinstance(name, str) or not name or name != name.strip() or any(c in name for c in ' "\n'):
+            raise InputError(f"{what}: not a name; use letters, digits and hyphens")
+        if self._base is not None and not (isinstance(cls, type) and issubclass(cls, self._base)):
+            raise InputError(f"{what}: the class must derive from {self._base.__module__}.{self._base.__qualname__}")
+        before = self._classes.get(name)
+        if before is not None and _file_of(before) != _file_of(cls):
+            raise InputError(f"{what}: the name is taken by {place_of(before)}; choose another one")
+        if not is_inside(cls):
+            if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+                raise InputError(f"{what}: it must define {', '.join(missing)}")
+            if not (cls.__dict__.get("__doc__") or "").strip():
+                raise InputError(f"{what}: it needs a docstring, whose first line is what `dpadmm list` shows")
+            _refuse_signatures(cls, what)
+
+    def find(self, name: str) -> type[T] | None:
+        """The class of a name; installed packages that bring extensions are looked at for an unknown one."""
+        if name not in self._classes:
+            load_entry_points()
+        return self._classes.get(name)
+
+    def __getitem__(self, name: str) -> type[T]:
+        if (cls := self.find(name)) is None:
+            raise InputError(f'{self.kind}: found "{name}"; allowed: {", ".join(self)}{did_you_mean(name, self)}')
+        return cls
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._classes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def items(self) -> list[tuple[str, type[T]]]:
+        return list(self._classes.items())
+
+    def name_of(self, cls: type[object]) -> str:
+        """The name of a class, or of the nearest class above it that has one."""
+        for ancestor in cls.__mro__:
+            for name, known in self._classes.items():
+                if known is ancestor:
+                    return name
+        raise InputError(f'{place_of(cls)}: not registered; put @register("NAME") above the class')
+
+
+def did_you_mean(name: object, known: "Iterator[str] | Registry[T] | list[str]") -> str:
+    close = get_close_matches(str(name), list(known), n=1)
+    return f'; did you mean "{close[0]}"?' if close else ""
+
+
+def is_inside(cls: type[object]) -> bool:
+    """Whether a class is the package's own."""
+    return cls.__module__.split(".")[0] == PACKAGE
+
+
+def place_of(cls: type[object]) -> str:
+    """File and line of a class, as well as they are known."""
+    file = _file_of(cls)
+    if file is None:
+        return f"{cls.__module__}.{cls.__qualname__}"
+    try:
+        return f"{file}, line {inspect.getsourcelines(cls)[1]}"
+    except (OSError, TypeError):
+        return file
+
+
+def _file_of(cls: type[object]) -> str | None:
+    """None for a class that was typed in."""
+    return getattr(sys.modules.get(cls.__module__), "__file__", None)
+
+
+def first_line(cls: type[object]) -> str:
+    """What a class is, in one line."""
+    return (inspect.getdoc(cls) or "").strip().split("\n")[0]
+
+
+def _refuse_signatures(cls: type[object], what: str) -> None:
+    """Whatever a class defines anew must take the arguments that the original takes."""
+    for name, function in vars(cls).items():
+        if not inspect.isfunction(function) or name.startswith("__"):
+            continue
+        original = next((vars(base)[name] for base in cls.__mro__[1:] if name in vars(base)), None)
+        if not inspect.isfunction(original):
+            continue
+        wanted, found = inspect.signature(original), inspect.signature(function)
+        try:
+            found.bind(*(_positional(wanted)), **dict.fromkeys(_keywords(wanted)))
+        except TypeError:
+            line = function.__code__.co_firstlineno
+            raise InputError(f"{what}, line {line}: {name}{found} must take {name}{wanted}") from None
+
+
+def _positional(signature: inspect.Signature) -> list[None]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [None for parameter in signature.parameters.values() if parameter.kind in kinds]
+
+
+def _keywords(signature: inspect.Signature) -> list[str]:
+    return [name for name, p in signature.parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+_loaded_entry_points = False
+
+
+def load_entry_points() -> None:
+    """Import what installed packages announce; once."""
+    global _loaded_entry_points
+    if _loaded_entry_points:
+        return
+    _loaded_entry_points = True
+    for entry in metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            entry.load()
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"the extension {entry.name} = {entry.value} of an installed package cannot be loaded "
+                f"({type(error).__name__}: {error}); repair or uninstall it"
+            ) from error
+
+
+def file_of(cls: type[object]) -> Path | None:
+    """The file that a class from outside comes from; None for the package's own, and for one that was typed in."""
+    file = None if is_inside(cls) else _file_of(cls)
+    return None if file is None else Path(file).resolve()

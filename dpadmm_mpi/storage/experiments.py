@@ -1,0 +1,51 @@
+"""Configurations from wherever they are: a TOML file, a dictionary, or a result file, whose configuration can be run again."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpadmm_mpi.config.extensions import Extension
+from dpadmm_mpi.config.files import Experiment, Source, from_python, load_extensions, read_table
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.base import Config, fingerprint
+from dpadmm_mpi.methods.experiment import experiment
+
+
+def source_of(source: str | Path | Mapping[str, Any]) -> Source:
+    """The table of a file or a dictionary."""
+    if isinstance(source, Mapping):
+        return from_python(source)
+    path = Path(source)
+    if path.suffix in (".h5", ".hdf5"):
+        from dpadmm_mpi.storage.result import read_attributes
+
+        return read_table(path, str(read_attributes(path)["config"]))
+    return read_table(path)
+
+
+def load(
+    source: str | Path | Mapping[str, Any],
+    overrides: Iterable[str] = (),
+    only: str | None = None,
+    extensions: Iterable[str] = (),
+) -> Experiment[Config]:
+    """One configuration, or one per variant and point of the sweep."""
+    return experiment(source_of(source), overrides, only, extensions)
+
+
+def extensions_of(source: str | Path | Mapping[str, Any], more: Iterable[str] = ()) -> tuple[Extension, ...]:
+    """Load the extensions of a configuration, and no more."""
+    return load_extensions(source_of(source), more)
+
+
+def read_again(text: str, path: Path) -> Config:
+    """The configuration that a result file or a journal at `path` holds, with the defaults that have come since."""
+    return experiment(read_table(path, text)).configs[0]
+
+
+def stored_fingerprint(text: str, recorded: str, path: Path) -> str:
+    """The fingerprint that a stored configuration has today; as it was recorded, where it cannot be read any more."""
+    try:
+        return fingerprint(read_again(text, path))
+    except InputError:
+        return recorded
