@@ -20,7 +20,8 @@ from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.data.sources import Data
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.measures import Layout, Measures
-from dpadmm_mpi.methods.metrics import Metric, Optimum, metrics
+from dpadmm_mpi.methods.metrics import Metric, Optimum
+from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
 from dpadmm_mpi.networks.topology import Topology
@@ -133,7 +134,7 @@ class Record(Options):
     trajectory: bool = False  # keep every released vector, which is the eavesdropper's view
     checkpoint: Count = 50  # iterations after which the log is on disk, and a checkpoint due
     optimum: bool = False  # solve the centralised problem too and record the distance to it
-    metrics: Annotated[list[Metric] | None, Choices(metrics, "metric")] = None  # beside those of the family
+    metrics: Annotated[list[Metric] | None, Choices(METRICS, "metric")] = None  # beside those of the family
 
     def check(self) -> None:
         if self.trajectory and self.every != 1:
