@@ -1,0 +1,1 @@
+"""Plain implementations that share no code with the package: what its results are compared with."""
