@@ -5,9 +5,10 @@
 >>> result["loss"].shape
 (1, 5)
 
-`run` and `load` are all that most people need. The decorators enter classes of your own: `@dp.method("NAME")` above a subclass of
-`dp.methods.Decentralised`, and likewise `loss`, `graph`, `source`, `partition`, `step`, `perturbation`, `noise`, `metric`,
-`account`, `regulariser`, `linear_map` and `plot`; `dpadmm new method NAME` writes a first one. `dp.testing` has the laws that such a class must keep.
+`run` and `load` are all that most people need. The decorators enter classes of your own: `@dp.method("NAME")` above a subclass
+of `dp.methods.Decentralised`, and likewise `loss`, `graph`, `source`, `partition`, `step`, `perturbation`, `noise`, `metric`,
+`account`, `regulariser`, `linear_map` and `plot`; `dpadmm new method NAME` writes a first one. `dp.testing` has the laws that
+such a class must keep.
 """
 
 import importlib

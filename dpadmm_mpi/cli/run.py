@@ -125,7 +125,7 @@ class Wanted(NamedTuple):
     output: Path | None
     overrides: tuple[str, ...]
     only: str | None
-    index: int | None
+    number: int | None  # of one variant
     extensions: tuple[str, ...]
 
     def experiment(self) -> "Experiment[Config]":
@@ -154,7 +154,7 @@ def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
     from dpadmm_mpi.storage.atomic_file import refuse_existing
     from dpadmm_mpi.storage.resume import is_finished
 
-    jobs = targets(wanted.experiment(), wanted.output, wanted.index)
+    jobs = targets(wanted.experiment(), wanted.output, wanted.number)
     if manner.resume:
         finished = [job for job in jobs if is_finished(job.path, job.config)]
         for job in finished:

@@ -26,6 +26,7 @@ class Geometric(Struct, frozen=True, forbid_unknown_fields=True):
 
 # One value, a geometric law, a list over data steps, or a list over nodes of these.
 Schedule: TypeAlias = Positive | Geometric | list[Positive | Geometric | list[Positive]]
+PartOfSchedule: TypeAlias = Schedule | list[Positive]  # what a list over nodes has for one of them
 
 
 def expand(schedule: Schedule, steps: int, nodes: int, key: str) -> Array:
@@ -56,14 +57,14 @@ def is_common(values: Array) -> bool:
     return bool(np.all(values == values[:, :1]))
 
 
-def has_size(schedule: Schedule | None) -> bool:
+def has_size(schedule: PartOfSchedule | None) -> bool:
     """Whether some part says how large it is, and not only how it grows."""
     if isinstance(schedule, list):
         return any(has_size(part) for part in schedule)
     return schedule.first is not None if isinstance(schedule, Geometric) else schedule is not None
 
 
-def lacks_first(schedule: Schedule | None) -> bool:
+def lacks_first(schedule: PartOfSchedule | None) -> bool:
     """Whether some geometric part leaves its first value to calibration."""
     if isinstance(schedule, Geometric):
         return schedule.first is None

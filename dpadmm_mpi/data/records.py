@@ -91,8 +91,8 @@ def concatenate(training: Records, test: Records) -> Records:
         return replace(training, y=np.append(training.y, test.y), columns=columns, training=len(training))
     if training.X.shape[1] != test.matrix.shape[1]:
         raise InputError(
-            f"the test file has {test.matrix.shape[1]} features, but the training file has {training.X.shape[1]}; both files must "
-            "have the same columns"
+            f"the test file has {test.matrix.shape[1]} features, but the training file has {training.X.shape[1]}; both files "
+            "must have the same columns"
         )
     if isinstance(training.X, np.ndarray) and isinstance(test.X, np.ndarray):
         X: Any = np.vstack([training.X, test.X])

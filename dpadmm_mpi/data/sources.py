@@ -25,7 +25,7 @@ class Source(Options):
     """A place that records come from."""
 
     @abstractmethod
-    def dataset(self, division: Division, nodes: int, seed: int) -> Dataset:
+    def dataset(self, division: Division, nodes: int, seed: int) -> Dataset[Any]:
         """The records, spread over the nodes; on rank 0."""
 
 
@@ -36,7 +36,7 @@ class Synthetic(Source):
     records: Count = 10_000
     features: Count = 105
 
-    def dataset(self, division: Division, nodes: int, seed: int) -> Dataset:
+    def dataset(self, division: Division, nodes: int, seed: int) -> Dataset[Any]:
         if type(division.split).deal is not Partition.deal:
             name = partitions.name_of(type(division.split))
             raise InputError(
@@ -83,7 +83,7 @@ class StoredSource(Source):
         files = {file_of(type(part)) for part in (self, *self.preprocessing)} - {None}
         return sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file is not None)
 
-    def dataset(self, division: Division, nodes: int, seed: int) -> Dataset:
+    def dataset(self, division: Division, nodes: int, seed: int) -> Dataset[Any]:
         from dpadmm_mpi.data.prepare import ensure_store  # rank 0 only: the others need not load all the readers
 
         store = ensure_store(self)
@@ -98,7 +98,7 @@ class StoredSource(Source):
         return StoredDataset(sources.name_of(type(self)), store, owners, sizes)
 
 
-class FileSource(StoredSource):
+class FileSource(StoredSource, kw_only=True):
     """A training file, and perhaps a test file, in some format."""
 
     path: FilePath
@@ -192,7 +192,7 @@ class Data(Options):
         if total is not None and isinstance(self.train, int) and total != self.train:
             raise InputError(f"data.sizes: they add up to {total}, but data.train = {self.train}; make them agree")
 
-    def dataset(self, nodes: int, seed: int) -> Dataset:
+    def dataset(self, nodes: int, seed: int) -> Dataset[Any]:
         return self.source.dataset(Division(self.train, self.split), nodes, seed)
 
 

@@ -119,7 +119,8 @@ def open_store(folder: Path) -> Store | None:
 
 def write_store(folder: Path, records: Records, steps: list[str], files: dict[str, str]) -> Store:
     """Write records so that others see all of the store or nothing; two writers at once do not disturb each other."""
-    X, sparse = records.X, not isinstance(records.X, np.ndarray)
+    X = records.matrix
+    sparse = not isinstance(X, np.ndarray)
     norms = row_norms(X)
     meta = Meta(
         records=len(records),
@@ -135,7 +136,7 @@ def write_store(folder: Path, records: Records, steps: list[str], files: dict[st
         files=files,
     )
     parts: dict[str, NDArray[Any]] = {"labels": records.y.astype(np.int8)}
-    if sparse:
+    if not isinstance(X, np.ndarray):
         parts |= {"values": X.data, "columns": X.indices.astype(np.int32), "starts": X.indptr.astype(np.int64)}
     else:
         parts["values"] = np.ascontiguousarray(X, dtype=np.float64)

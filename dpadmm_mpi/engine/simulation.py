@@ -13,7 +13,7 @@ from dpadmm_mpi.engine.stopping import Meetings
 from dpadmm_mpi.errors import InputError, Stopped
 from dpadmm_mpi.methods.base import Plan
 from dpadmm_mpi.methods.metrics import Optimum
-from dpadmm_mpi.methods.nodes import Nodes, State
+from dpadmm_mpi.methods.nodes import Nodes, State, replaced
 from dpadmm_mpi.parallel.transport import Transport
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import place_of
@@ -70,8 +70,8 @@ class Simulation(Generic[S]):
                 if phase.field not in self.nodes.released or phase.field not in state._fields:
                     cls = type(self.plan.config.method)
                     raise InputError(
-                        f'{place_of(cls)}: {cls.__name__} sends "{phase.field}" in iteration {t}, which is not among the fields '
-                        f"that it releases ({', '.join(self.nodes.released)}) and carries ({', '.join(state._fields)})"
+                        f'{place_of(cls)}: {cls.__name__} sends "{phase.field}" in iteration {t}, which is not among the '
+                        f"fields that it releases ({', '.join(self.nodes.released)}) and carries ({', '.join(state._fields)})"
                     )
 
     def simulate(self, recorder: Log | None, observer: Observer, meetings: Meetings | None) -> None:
@@ -189,7 +189,7 @@ class Simulation(Generic[S]):
         shared = [name for name in blank._fields if name not in self.nodes.hub_fields]
         dealt = self.transport.deal(self.owner, lambda place: [whole[name][:, place] for name in shared])
         fields = {name: np.stack([values[k] for values in dealt], axis=1) for k, name in enumerate(shared)}
-        return blank._replace(**fields, **{name: whole[name] for name in self.nodes.hub_fields if name in whole})
+        return replaced(blank, fields | {name: whole[name] for name in self.nodes.hub_fields if name in whole})
 
 
 def in_words(runs: range) -> str:

@@ -19,7 +19,8 @@ DELTAS = (0.1, 0.03, 0.01)  # at which the distribution of the loss over runs is
 class Recording(Protocol):
     """What a run has recorded: arrays by their HDF5 names."""
 
-    source: str
+    @property
+    def source(self) -> str: ...
 
     def __getitem__(self, name: str) -> Any: ...
 

@@ -1,7 +1,7 @@
 """What every family of methods offers: a method with its options, and a plan of one run.
 
-`Config` is one experiment: every section is resolved to the classes that it names. `Plan` is what the engine, the recorder and
-the tables ask for; it is settled on rank 0 before the first iteration: what cannot work is refused before a record is solved for.
+`Config` is one experiment: every section is resolved to the classes that it names. `Plan` is what the engine, the recorder
+and the tables ask for; it is settled on rank 0 before the first iteration, so that what cannot work is refused in time.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from msgspec import field
 
 from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Choices, Count, Name, Options, Part, Seed, to_table
@@ -141,7 +142,7 @@ class Record(Options):
             raise InputError("record.every: must be 1 with record.trajectory = true, which keeps every released vector")
 
 
-class Config(Options):
+class Config(Options, kw_only=True):
     """One experiment."""
 
     name: Name = "run"
@@ -154,7 +155,7 @@ class Config(Options):
     algorithm: Algorithm
     privacy: Privacy = Privacy()
     record: Record = Record()
-    extensions: list[Extension] = []
+    extensions: list[Extension] = field(default_factory=list)
 
     @property
     def method(self) -> Method:

@@ -13,7 +13,7 @@ from dpadmm_mpi.types import Array
 
 
 class CentralisedOptimum:
-    """argmin of the sum of the nodes' losses, each with (ridge/2) ||f||^2; None where it cannot be found and is not required."""
+    """argmin of the sum of the nodes' losses, each with (ridge/2) ||f||^2; None where it is neither found nor required."""
 
     def __init__(self, features: int, ridge: float, required: bool) -> None:
         self.features, self.ridge, self.required = features, ridge, required

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dpadmm_mpi.config.extensions import Extension, used_by
-from dpadmm_mpi.config.files import Experiment, Grammar, Source, configurations, from_python, load_extensions, read_table
+from dpadmm_mpi.config.files import Experiment, Grammar, Source, configurations, from_python, load_extensions
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.config.reading import Ruling, Table, read_root
 from dpadmm_mpi.errors import InputError
@@ -117,6 +117,3 @@ def experiment(
 def parse_text(path_and_text: Source) -> Config:
     """The one configuration of a table, as it was resolved before."""
     return experiment(path_and_text).configs[0]
-
-
-__all__ = ["GRAMMAR", "experiment", "parse", "parse_text", "read_table"]

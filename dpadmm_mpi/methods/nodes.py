@@ -1,6 +1,7 @@
 """What the engine asks of the nodes of one rank: phases of work, one exchange of a named field, and receiving."""
 
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -22,6 +23,12 @@ class State(Protocol):
 
 
 S = TypeVar("S", bound=State)
+
+
+def replaced(state: S, fields: Mapping[str, Array]) -> S:
+    """The state with other values of some fields."""
+    changed: S = cast(Any, state)._replace(**fields)
+    return changed
 
 
 class Phase(NamedTuple):

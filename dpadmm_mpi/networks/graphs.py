@@ -34,7 +34,7 @@ class Graph(Options):
 
     @abstractmethod
     def edges(self, rng: Generator) -> Ints:
-        """Pairs of nodes, (E, 2); a single node has none and is not asked. A drawn graph takes all its randomness from `rng`."""
+        """Pairs of nodes, (E, 2); a single node is not asked. A drawn graph takes all its randomness from `rng`."""
 
 
 class NamedGraph(Graph):

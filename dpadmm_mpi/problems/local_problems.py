@@ -139,9 +139,12 @@ def _are_known(points: Array, points_and_margins: tuple[Array, Array] | None) ->
 
 def without_zeros(signed: Matrix) -> Matrix:
     """The rows as scipy CSR where that is smaller and faster, otherwise as they are."""
-    if not isinstance(signed, np.ndarray) or not strategies.becomes_sparse(*signed.shape, share=0.0):
+    if not isinstance(signed, np.ndarray):
         return signed
-    if not strategies.becomes_sparse(*signed.shape, share=np.count_nonzero(signed) / signed.size):
+    B, d = signed.shape
+    if not strategies.becomes_sparse(B, d, share=0.0):  # a look at the size, before the zeros are counted
+        return signed
+    if not strategies.becomes_sparse(B, d, share=np.count_nonzero(signed) / signed.size):
         return signed
     from scipy import sparse  # a start-up time that small shards do not pay
 

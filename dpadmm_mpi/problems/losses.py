@@ -26,7 +26,7 @@ losses = Registry["Loss"]("loss", "losses")
 class Loss(Options):
     """A convex, twice differentiable margin loss.
 
-    The privacy accounts rest on `slope_bound` and `curvature_bound`: a loss that breaks them is refused (see `check_constants`).
+    The privacy accounts rest on `slope_bound` and `curvature_bound`: a loss that breaks them is refused.
     """
 
     # L' at a single number, in plain Python that numba can compile, where the loss has such a form; it gets `parameters`.
@@ -83,9 +83,9 @@ def _logistic_slope(margin: float, parameters: Array) -> float:
 class Logistic(Loss):
     """log(1 + exp(-z))"""
 
-    slope_bound: ClassVar[float] = 1.0  # type: ignore[misc]  # constants of the class
-    curvature_bound: ClassVar[float] = 0.25  # type: ignore[misc]
-    decreasing: ClassVar[bool] = True  # type: ignore[misc]
+    slope_bound: ClassVar[float] = 1.0
+    curvature_bound: ClassVar[float] = 0.25
+    decreasing: ClassVar[bool] = True
     scalar_slope: ClassVar[ScalarSlope | None] = staticmethod(_logistic_slope)
 
     def value(self, z: Array) -> Array:
@@ -117,8 +117,8 @@ class HuberHinge(Loss):
     one-to-one and differentiable almost everywhere, which is what the proofs use.
     """
 
-    slope_bound: ClassVar[float] = 1.0  # type: ignore[misc]
-    decreasing: ClassVar[bool] = True  # type: ignore[misc]
+    slope_bound: ClassVar[float] = 1.0
+    decreasing: ClassVar[bool] = True
     scalar_slope: ClassVar[ScalarSlope | None] = staticmethod(_huber_slope)
 
     width: Positive = 0.5

@@ -189,13 +189,12 @@ class _Block(NamedTuple):
     fetch: bool  # dense, and not in the cache
 
     def margins(self, f: Array) -> Array:
-        dense = isinstance(self.rows, np.ndarray)
-        if self.fetch:
+        if isinstance(self.rows, np.ndarray) and self.fetch:
             first = np.vecdot(self.rows, f[0])[None]
-            return first if len(f) == 1 else np.concatenate([first, f[1:] @ self.transposed])
+            return first if len(f) == 1 else np.concatenate([first, f[1:] @ self.rows.T])
         if len(f) <= FEW:
             return _one_by_one(self.rows, f)
-        return f @ self.transposed if dense else np.asarray((self.rows @ f.T).T)
+        return f @ self.rows.T if isinstance(self.rows, np.ndarray) else np.asarray((self.rows @ f.T).T)
 
     def weighted_sums(self, weights: Array) -> Array:
         if len(weights) <= FEW:
@@ -234,4 +233,5 @@ def _blocks(rows: Matrix) -> list[_Block]:
 def _csr_rows(rows: CsrMatrix, part: slice) -> CsrMatrix:
     entries = slice(rows.indptr[part.start], rows.indptr[part.stop])
     content = (rows.data[entries], rows.indices[entries], rows.indptr[part.start : part.stop + 1] - entries.start)
-    return type(rows)(content, shape=(part.stop - part.start, rows.shape[1]))
+    made: CsrMatrix = type(rows)(content, shape=(part.stop - part.start, rows.shape[1]))  # type: ignore[call-arg]  # scipy's
+    return made

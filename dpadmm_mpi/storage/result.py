@@ -150,7 +150,7 @@ class Words(NamedTuple):
 
 def words_for(result: Result, name: str) -> Words:
     """From the file itself; for one of version 1, which does not say, from the metric of that name."""
-    about, known = result.attributes.get(name, {}), METRICS[name] if name in METRICS else None
+    about, known = result.attributes.get(name, {}), METRICS.find(name)
     return Words(
         str(about.get("title") or (known.title if known else name.replace("_", " "))),
         str(about.get("column", known.column if known else "")),

@@ -1,4 +1,6 @@
-"""The curated family in one general form (docs/mathematics.md, section 9; [C] Algorithms 2, 3): ADMM and AccADMM, with noise DP-ADMM, DP-AccADMM.
+"""The curated family in one general form (docs/mathematics.md, section 9): ADMM, AccADMM, with noise DP-ADMM, DP-AccADMM.
+
+[C] Algorithms 2 and 3.
 
 The shards send the sums of their gradients; the curator, the hub, adds the noise and takes all steps. It works from
 extrapolated xhat, uhat; without acceleration these are x, u themselves. It never sees a record.

@@ -1,4 +1,4 @@
-"""The linear map A of the curated family (docs/mathematics.md, section 9): A = [W; I] from a graphical lasso of the features, I, or from a file.
+"""The linear map A of the curated family (docs/mathematics.md, section 9): [W; I] from a graphical lasso, I, or from a file.
 
 W has one row per edge (i, j) of the sparsity pattern of an inverse covariance: +1 at i, and at j -1 for a positive partial
 correlation, +1 for a negative one, so that |W f| is small where related features have matching weights ([C] V.A; Kim, Sohn,
@@ -104,7 +104,7 @@ class LinearMap:
         """||A||, or, where there are too many features, sqrt(||A||_1 ||A||_inf), which is not below it."""
         if self.singular_values is not None:
             return float(self.singular_values[0])
-        magnitudes = abs(self.A)
+        magnitudes: Any = abs(self.A)  # type: ignore[arg-type]  # scipy's matrices have it too
         return float(np.sqrt(magnitudes.sum(axis=0).max() * magnitudes.sum(axis=1).max()))
 
 

@@ -56,8 +56,8 @@ class CuratedOptimum:
             return Optimum(np.zeros_like(point.f), at_zero)
         if not gap <= GAP * value:
             raise RunError(
-                f"the optimum was found to a relative gap of {gap / value:.1e} only, above {GAP:.0e}; raise problem.lambda1, or "
-                "set record.optimum = false"
+                f"the optimum was found to a relative gap of {gap / value:.1e} only, above {GAP:.0e}; raise problem.lambda1, "
+                "or set record.optimum = false"
             )
         return Optimum(point.f, value)
 

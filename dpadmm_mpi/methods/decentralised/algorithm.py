@@ -89,7 +89,7 @@ class DataNode(Node):
         return draw(s.perturbation.noise, s.seed, self.runs, self.nodes, t, s.parameter[t, self.nodes], s.features)
 
     def argmin(self, linear: Array, quadratic: Array, start: Array, t: int) -> tuple[Array, Array]:
-        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2, and its relative residual, (runs, nodes); exact, or an error."""
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 and its relative residual, (runs, nodes); or an error."""
         found, residuals = self.problems.argmins(linear, quadratic, start)
         refuse_inexact(residuals, self.runs, self.nodes, t)
         return found, residuals
@@ -156,13 +156,13 @@ class NetworkSteps(Method):
 
     def data_step(self, node: DataNode, state: State, t: int) -> State:
         """f_i(t), the argmin of O_i and the penalty; noise is in its linear term, or added to what is released."""
-        eta, e = node.eta(t), node.noise(t)
-        perturbation = node.settings.perturbation
-        noisy = isinstance(perturbation, DataStepPerturbation)
-        factor = perturbation.objective_factor(eta, node.degree) if noisy else np.zeros_like(eta)
+        eta, e, perturbation = node.eta(t), node.noise(t), node.settings.perturbation
+        factor, on_release = np.zeros_like(eta), False
+        if isinstance(perturbation, DataStepPerturbation):
+            factor, on_release = perturbation.objective_factor(eta, node.degree), perturbation.on_release
         linear, quadratic = self.penalty(node, state, t, factor * e)
         primal, residuals = node.argmin(linear, quadratic, state.primal, t)
-        if noisy and perturbation.on_release:
+        if on_release:
             primal = primal + e
         return state._replace(
             primal=primal,

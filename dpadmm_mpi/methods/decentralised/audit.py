@@ -62,7 +62,8 @@ def refuse_other_steps(plan: NetworkPlan, recording: Recording) -> None:
     for cls in order[: order.index(NetworkSteps)]:
         if "data_step" in vars(cls) and not is_inside(cls) and "argmin_behind" not in vars(cls):
             raise InputError(
-                f"{recording.source}: {place_of(cls)} has a data_step of its own; define argmin_behind too, so that it can be audited"
+                f"{recording.source}: {place_of(cls)} has a data_step of its own; define argmin_behind too, so that it can be "
+                "audited"
             )
     if not isinstance(plan.releases.noise, Gamma):
         raise InputError(f"{recording.source}: only gamma noise can be audited")

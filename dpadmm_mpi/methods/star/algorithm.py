@@ -1,4 +1,4 @@
-"""The star family (docs/mathematics.md, section 8): a server and N providers. Consensus ADMM, and the stochastic ADMM without and with noise.
+"""The star family (docs/mathematics.md, section 8): consensus ADMM with a server, and stochastic ADMM without and with noise.
 
 The providers send x_i up, the server sends z down; the duals are known on both sides and never travel. Arrays are (runs side by
 side, places of this rank, features): its providers, and behind them the server if it is here.

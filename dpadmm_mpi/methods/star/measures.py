@@ -23,7 +23,8 @@ class StarMeasures(Measures[State]):
         "objective": "sum_i f_i(z(t)) + reg ||z(t)||^2, f_i the mean loss of provider i, z(t) the server's",
         "consensus_error": "(1/N) sum_i ||x_i(t) - z(t)||",
         "test_error": "share of test records that the server's z(t) gets wrong; nan without test records",
-        "kkt_residual": "relative residual of the provider's exact argmin, the largest since the row before; nan for inner steps",
+        "kkt_residual": "relative residual of the provider's exact argmin, the largest since the row before; "
+        "nan for inner steps",
         "objective_gap": "objective less that of the centralised optimum",
         "distance_to_optimum": "(1/N) sum_i ||x_i(t) - f*|| / ||f*||, f* the centralised optimum",
     }
