@@ -20,7 +20,24 @@ from typing import TYPE_CHECKING, Any
 from dpadmm_mpi.errors import DpadmmError, InputError, RunError
 
 if TYPE_CHECKING:
+    from dpadmm_mpi import data, methods, networks, plots, privacy, problems, testing
+    from dpadmm_mpi.methods.curated.linear_maps import maps
+    from dpadmm_mpi.methods.curated.regularisers import regularisers
     from dpadmm_mpi.storage.result import Result
+
+    account = privacy.accounts.register
+    graph = networks.graphs.register
+    linear_map = maps.register
+    loss = problems.losses.register
+    method = methods.methods.register
+    metric = methods.metrics.register
+    noise = privacy.noises.register
+    partition = data.partitions.register
+    perturbation = privacy.perturbations.register
+    plot = plots.plots.register
+    regulariser = regularisers.register
+    source = data.sources.register
+    step = data.steps.register
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 

@@ -33,8 +33,8 @@ def list_data() -> int:
     \b
     dpadmm data list
     """
-    from dpadmm_mpi.data.cache import cache_folder, is_fetched
-    from dpadmm_mpi.data.catalogue import public_datasets
+    from dpadmm_mpi.data.cache import cache_folder
+    from dpadmm_mpi.data.catalogue import is_fetched, public_datasets
     from dpadmm_mpi.registry import first_line
     from dpadmm_mpi.reports.tables import aligned
 
@@ -61,13 +61,12 @@ def fetch(name: str, folder: Path | None) -> int:
     dpadmm data fetch a9a --from ~/downloads
     """
     from dpadmm_mpi.data.fetch import fetch as bring
-    from dpadmm_mpi.data.prepare import ensure_store
 
     entry = _entry(name)
     if folder is not None and not folder.is_dir():
         raise InputError(f"--from {folder}: no such folder")
     print(bring(entry, folder))
-    ensure_store(entry())
+    entry().store()
     return 0
 
 
@@ -80,11 +79,10 @@ def info(name: str) -> int:
     \b
     dpadmm data info adult
     """
-    from dpadmm_mpi.data.prepare import ensure_store
     from dpadmm_mpi.reports.tables import data_report
 
     entry = _entry(name)
-    print(data_report(entry, ensure_store(entry())))
+    print(data_report(entry, entry().store()))
     return 0
 
 

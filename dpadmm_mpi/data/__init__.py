@@ -1,6 +1,6 @@
 """Records: sources, preprocessing steps, partitions over the nodes, and the store from which a rank reads its own."""
 
-from dpadmm_mpi.data.catalogue import PublicDataset, public_datasets
+from dpadmm_mpi.data.catalogue import PublicDataset, is_fetched, public_datasets
 from dpadmm_mpi.data.dataset import Dataset, Loader, TestSet
 from dpadmm_mpi.data.partitions import Partition, partitions
 from dpadmm_mpi.data.records import Column, Records
@@ -22,6 +22,7 @@ __all__ = [
     "Step",
     "StoredSource",
     "TestSet",
+    "is_fetched",
     "partitions",
     "public_datasets",
     "sources",

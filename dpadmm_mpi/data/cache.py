@@ -3,13 +3,33 @@
 import hashlib
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from dpadmm_mpi.data import readers
-from dpadmm_mpi.data.catalogue import SourceFile, public_datasets
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.types import Array
 
 _COMPRESSED = ("", ".bz2", ".gz", ".xz")
+
+
+class Values(NamedTuple):
+    """Numbers can be written in more than one way: what they are, and the checksum of that."""
+
+    read: Callable[[Path], Array]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file as it lies in the cache, perhaps compressed. `sha256` is that of its decompressed bytes."""
+
+    name: str
+    sha256: str
+    url: str
+    member: str | None = None  # of the archive at url
+    values: Values | None = None
 
 
 def cache_folder() -> Path:
@@ -32,6 +52,8 @@ def find_file(folder: Path, file: SourceFile) -> Path | None:
 
 def verify(path: Path, file: SourceFile) -> None:
     """Refuse a file that is not, byte for byte once decompressed, the one in the catalogue."""
+    from dpadmm_mpi.data import readers
+
     if hashlib.sha256(readers.content(path)).hexdigest() == file.sha256:
         return
     if file.values is not None and hashlib.sha256(file.values.read(path).tobytes()).hexdigest() == file.values.sha256:
@@ -46,7 +68,3 @@ def raw_files(name: str, files: tuple[SourceFile, ...]) -> dict[str, Path]:
     if any(path is None for path in found.values()):
         raise InputError(f"data.source: {name} is not on this machine yet; bring it with: dpadmm data fetch {name}")
     return {name: path for name, path in found.items() if path is not None}
-
-
-def is_fetched(name: str) -> bool:
-    return all(find_file(raw_folder(name), file) for file in public_datasets()[name].raw)

@@ -2,37 +2,19 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dpadmm_mpi.data.cache import SourceFile, Values, find_file, raw_files, raw_folder, verify
 from dpadmm_mpi.data.records import Records, concatenate
 from dpadmm_mpi.data.sources import StoredSource, sources
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.types import Array
 
 LIBSVM_HOME = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
-
-
-class Values(NamedTuple):
-    """Numbers can be written in more than one way: what they are, and the checksum of that."""
-
-    read: Callable[[Path], Array]
-    sha256: str
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A file as it lies in the cache, perhaps compressed. `sha256` is that of its decompressed bytes."""
-
-    name: str
-    sha256: str
-    url: str
-    member: str | None = None  # of the archive at url
-    values: Values | None = None
 
 
 @dataclass(frozen=True)
@@ -61,19 +43,19 @@ class PublicDataset(StoredSource):
         """From the paths of the files, which are the right ones."""
 
     def files(self) -> dict[str, Path]:
-        from dpadmm_mpi.data.cache import raw_files
-
         return raw_files(self.name(), self.raw)
 
     def identity(self, files: dict[str, Path]) -> list[Any]:
         return [file.sha256 for file in self.raw]
 
     def read(self, files: dict[str, Path]) -> Records:
-        from dpadmm_mpi.data.cache import verify
-
         for file in self.raw:
             verify(files[file.name], file)
         return self.read_files(files)
+
+
+def is_fetched(name: str) -> bool:
+    return all(find_file(raw_folder(name), file) for file in public_datasets()[name].raw)
 
 
 def public_datasets() -> dict[str, type[PublicDataset]]:

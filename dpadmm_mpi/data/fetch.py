@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpadmm_mpi.data.cache import find_file, raw_folder, verify
-from dpadmm_mpi.data.catalogue import PublicDataset, SourceFile
+from dpadmm_mpi.data.cache import SourceFile, find_file, raw_folder, verify
+from dpadmm_mpi.data.catalogue import PublicDataset
 from dpadmm_mpi.errors import InputError, RunError
 
 TIMEOUT = 30  # seconds without an answer

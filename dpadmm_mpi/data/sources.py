@@ -4,16 +4,19 @@ Readers, and what they need, are loaded when a file is read, which only rank 0 d
 """
 
 import hashlib
+import json
 from abc import abstractmethod
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from dpadmm_mpi.config.extensions import used_by
 from dpadmm_mpi.config.options import Choice, Choices, Count, FilePath, Fraction, Options, to_table
 from dpadmm_mpi.data.dataset import Dataset, StoredDataset, SyntheticDataset, SyntheticLoader, synthetic_positives
 from dpadmm_mpi.data.partitions import Division, Even, Partition, partitions
 from dpadmm_mpi.data.records import Records
 from dpadmm_mpi.data.shard import NORM_SLACK
 from dpadmm_mpi.data.steps import Step, steps
+from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.registry import Registry, file_of
 
@@ -83,10 +86,27 @@ class StoredSource(Source):
         files = {file_of(type(part)) for part in (self, *self.preprocessing)} - {None}
         return sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file is not None)
 
-    def dataset(self, division: Division, nodes: int, seed: int) -> Dataset[Any]:
-        from dpadmm_mpi.data.prepare import ensure_store  # rank 0 only: the others need not load all the readers
+    def store_key(self, files: dict[str, Path], version: int) -> str:
+        """A name for the prepared records: changes with the files and with everything that shapes the records."""
+        name = sources.name_of(type(self))
+        options = {key: value for key, value in to_table(self).items() if key not in ("path", "test_path", "preprocess")}
+        prepared = [{"step": steps.name_of(type(step))} | to_table(step) for step in self.preprocessing]
+        identity = [self.identity(files), name, options, prepared, self.identity_of_code(), version]
+        return f"{name}-{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]}"
 
-        store = ensure_store(self)
+    def request(self) -> dict[str, Any]:
+        """From which another process makes the same source."""
+        section = Data(source=self)
+        return {"data": to_table(section), "extensions": [extension.path for extension in used_by([section])]}
+
+    def store(self) -> Store:
+        """The prepared records, from the cache or made now."""
+        from dpadmm_mpi.data.prepare import ensure_store  # rank 0 only: the others need not load what reads and writes
+
+        return ensure_store(self)
+
+    def dataset(self, division: Division, nodes: int, seed: int) -> Dataset[Any]:
+        store = self.store()
         meta = store.meta
         if meta.largest_norm > 1.0 + NORM_SLACK:
             raise InputError(
@@ -194,14 +214,3 @@ class Data(Options):
 
     def dataset(self, nodes: int, seed: int) -> Dataset[Any]:
         return self.source.dataset(Division(self.train, self.split), nodes, seed)
-
-
-def store_key(source: StoredSource, files: dict[str, Path], version: int) -> str:
-    """A name for the prepared records: changes with the files and with everything that shapes the records."""
-    import json
-
-    name = sources.name_of(type(source))
-    options = {key: value for key, value in to_table(source).items() if key not in ("path", "test_path", "preprocess")}
-    prepared = [{"step": steps.name_of(type(step))} | to_table(step) for step in source.preprocessing]
-    identity = [source.identity(files), name, options, prepared, source.identity_of_code(), version]
-    return f"{name}-{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]}"

@@ -64,11 +64,6 @@ class Loss(Options):
         """What `scalar_slope` gets."""
         return ()
 
-    @property
-    def c1(self) -> float:
-        """The papers' letter for the bound on L''."""
-        return self.curvature_bound
-
 
 def _exp_minus_abs(z: Array) -> Array:
     return np.exp(-np.abs(z))

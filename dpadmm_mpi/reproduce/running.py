@@ -10,8 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from dpadmm_mpi.config.files import slug
-from dpadmm_mpi.data.cache import is_fetched
-from dpadmm_mpi.data.catalogue import public_datasets
+from dpadmm_mpi.data.catalogue import is_fetched, public_datasets
 from dpadmm_mpi.data.fetch import fetch
 from dpadmm_mpi.data.sources import sources
 from dpadmm_mpi.errors import InputError, RunError

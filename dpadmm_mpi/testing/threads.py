@@ -89,7 +89,9 @@ class Threads:
         return self._meet(value)[0]
 
     def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
-        hands = [[make(int(node)) for node in np.flatnonzero(owner == rank)] for rank in range(self.size if self.rank == 0 else 0)]
+        hands = [
+            [make(int(node)) for node in np.flatnonzero(owner == rank)] for rank in range(self.size if self.rank == 0 else 0)
+        ]
         return self._meet(hands)[0][self.rank]
 
     def start_gather(self, rows: Array, owner: Ints) -> Gathering:
@@ -153,7 +155,9 @@ class _Links:
         self._peers = sorted(incoming)
         remote = [node for peer in self._peers for node in sorted(incoming[peer])]
         self.known = np.concatenate([mine, np.array(remote, dtype=np.int64)])
-        self.vectors_sent = np.array([sum(row in rows for rows in self._outgoing.values()) for row in range(len(mine))], dtype=np.int64)
+        self.vectors_sent = np.array(
+            [sum(row in rows for rows in self._outgoing.values()) for row in range(len(mine))], dtype=np.int64
+        )
 
     def start(self, values: Array) -> None:
         self._own = np.array(values)

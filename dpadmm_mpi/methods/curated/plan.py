@@ -116,7 +116,15 @@ class CuratedPlan(Plan[State]):
         if s.A.singular_values is None:
             return [*lines, f"-      convergence: not examined for more than {LARGEST} features"]
         return lines + theory.conditions(
-            self.releases, s.eta, s.gamma, s.rho, self.smoothness, s.A.singular_values, s.A.rows, f_ref, s.accelerated
+            self.releases,
+            eta=s.eta,
+            gamma=s.gamma,
+            rho=s.rho,
+            L_f=self.smoothness,
+            singular_values=s.A.singular_values,
+            rows=s.A.rows,
+            distance=f_ref,
+            accelerated=s.accelerated,
         )
 
     def problem(self, signed: Matrix) -> NodeProblem:

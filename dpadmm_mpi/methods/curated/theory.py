@@ -39,6 +39,7 @@ def best_iterations(c_1: float, distance: float, eta: float, features: int, vari
 
 def conditions(
     r: CuratedReleases,
+    *,
     eta: float,
     gamma: float,
     rho: float,

@@ -13,7 +13,16 @@ def without_noise(f_ref: float, tau: float, beta: float, gap: float = 0.0) -> fl
 
 
 def with_noise(
-    f_ref: float, tau: float, beta: float, alpha: float, features: int, C: float, nodes: int, a: float = 1.0, gap: float = 0.0
+    f_ref: float,
+    tau: float,
+    beta: float,
+    alpha: float,
+    features: int,
+    C: float,
+    nodes: int,
+    *,
+    a: float = 1.0,
+    gap: float = 0.0,
 ) -> float:
     """[R] Theorem VI.2; inf where the noise is too large for any number of records."""
     needed = nodes * C * (tau - gap) ** 2 / (2.0 * f_ref**2)

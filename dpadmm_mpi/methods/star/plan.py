@@ -86,11 +86,13 @@ class StarPlan(Plan[State]):
         return [more, "a larger privacy.noise_std or a smaller privacy.target", "fewer inner steps", "fewer iterations"]
 
     def conditions(self, f_ref: float, tau: float, beta: float) -> list[str]:
-        s, inner, v_f = self.settings, self.settings.inner, self.loss.c1
+        s, inner, v_f = self.settings, self.settings.inner, self.loss.curvature_bound
         if inner is None:
             return [f"holds  convergence: convex losses and rho > 0 ({self.source}), margin {s.rho:.4g}"]
         delta = self.config.privacy.delta
-        return theory.conditions(self.releases, delta, s.rho, inner.eta, inner.v_L, v_f, mu_f=0.0, distance=f_ref)
+        return theory.conditions(
+            self.releases, delta, rho=s.rho, eta=inner.eta, v_L=inner.v_L, v_f=v_f, mu_f=0.0, distance=f_ref
+        )
 
     def problem(self, signed: Matrix) -> NodeProblem:
         """f_i: the regulariser is the server's."""

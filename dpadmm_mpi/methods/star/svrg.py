@@ -44,7 +44,7 @@ def inner_loop(
     inner: Inner, problem: NodeProblem, start: Array, dual: Array, server: Array, samples: Ints, noise: Generator
 ) -> Array:
     """x_i^{k+1}, the average of the steps (docs/mathematics.md, section 8)."""
-    for progress in iterates(inner, problem, start, dual, server, samples, noise, max(1, BLOCK // len(start))):
+    for progress in iterates(inner, problem, start, dual, server, samples, noise, block=max(1, BLOCK // len(start))):
         v, total = progress
     mean = total / inner.steps
     if not inner.extrapolated:
@@ -63,6 +63,7 @@ def iterates(
     server: Array,
     samples: Ints,
     noise: Generator,
+    *,
     block: int,
 ) -> Iterator[Progress]:
     """The state after every `block` steps; the numbers do not depend on `block`."""
@@ -140,7 +141,7 @@ def slope(margin: float, parameters: Array) -> float:
     return 0.0
 
 
-def _steps(
+def _steps(  # noqa: PLR0917  (numba's signatures are positional)
     v: Array, total: Array, rows: Array, which: Ints, slopes: Array, pushes: Array, rho: float, eta: float, parameters: Array
 ) -> tuple[Array, Array]:
     """v^{s+1} = v^s - eta g^s, g^s = grad l_m(v^s) - grad l_m(v~) + u + lambda + rho (v^s - z) + noise.

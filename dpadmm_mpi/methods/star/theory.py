@@ -51,6 +51,7 @@ def theorem_4_iterations(M: float, G: float, epsilon: float, delta: float, mu_f:
 def conditions(
     r: StarReleases,
     delta: float,
+    *,
     rho: float,
     eta: float,
     v_L: float,
