@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Set up, then lint, types and all tests. Arguments go to pytest: bash scripts/test.sh -k privacy
+# Set up, then lint, types, import contracts and all tests. Arguments go to pytest: bash scripts/test.sh -k privacy
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh
@@ -8,5 +8,6 @@ prepare_environment all,dev
 ruff check --quiet .
 ruff format --check --quiet .
 mypy
+lint-imports --no-logo
 # Two at a time: most of them wait for processes that they have started. A file stays together, with what it has prepared.
 pytest --numprocesses 2 --dist loadfile "$@"

@@ -14,15 +14,14 @@ import numpy as np
 from common import Row
 from worker import peak_bytes
 
-from dpadmm_mpi.config.files import load
-from dpadmm_mpi.config.options import Config
 from dpadmm_mpi.engine.cost import Cost, cost, look_at
 from dpadmm_mpi.engine.loop import Silent, execute
 from dpadmm_mpi.engine.machine import measure
 from dpadmm_mpi.errors import DpadmmError
-from dpadmm_mpi.methods.base import make_plan
-from dpadmm_mpi.parallel.collective import assign_owners
+from dpadmm_mpi.methods.base import Config, make_plan
+from dpadmm_mpi.parallel.owners import assign_owners
 from dpadmm_mpi.parallel.serial import Serial
+from dpadmm_mpi.storage.experiments import load
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SMALL_NODES = {
@@ -91,7 +90,7 @@ def actual(config: Config) -> tuple[float, float]:
 def compare(config: Config) -> tuple[Cost, float, float]:
     plan, dataset = make_plan(config)
     assert len(plan.groups_of_runs) == 1  # so that every time is one of all runs
-    owner = assign_owners(plan.sizes, 1, plan.graph.has_hub)
+    owner = assign_owners(plan.sizes, 1, plan.topology.has_hub)
     return cost(plan, owner, look_at(dataset), measure), *actual(config)
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from common import Row, run
 
-from dpadmm_mpi.config.options import files as configfile
 from dpadmm_mpi.methods.base import make_plan
+from dpadmm_mpi.storage.experiments import load
 
 NODES, RECORDS, C, RHO, ETA = 5, 1000, 500.0, 0.22, 1.0
 CONFIG = {
@@ -45,7 +45,7 @@ def disropt(shards: list[np.ndarray]) -> float | None:
 
 
 def rows(rounds: int) -> list[Row]:
-    (config,) = configfile.load(CONFIG, [], None).configs
+    (config,) = load(CONFIG).configs
     plan, dataset = make_plan(config)
     signed = [dataset.loader.shard(dataset.address(i)).into_signed() for i in range(plan.nodes)]
     theirs = disropt([X if isinstance(X, np.ndarray) else X.toarray() for X in signed])

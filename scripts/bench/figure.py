@@ -17,9 +17,8 @@ import numpy as np
 import plain
 from common import Row, medians
 
-from dpadmm_mpi.config.options import files as configfile
-from dpadmm_mpi.methods.base import make_plan
-from dpadmm_mpi.methods.decentralised.algorithm import METHODS
+from dpadmm_mpi.methods.base import make_plan, perturbation_name
+from dpadmm_mpi.storage.experiments import load
 
 FIGURE = Path(__file__).parents[2] / "configs" / "recycled-fig5.toml"
 RUNS, PLAIN_RUNS = 10, 2
@@ -32,7 +31,7 @@ def dense(X: Any) -> np.ndarray:
 def plain_script() -> float:
     """Processor seconds of all curves, RUNS runs each."""
     seconds = 0.0
-    for config in configfile.load(FIGURE, []).configs:
+    for config in load(FIGURE).configs:
         plan, dataset = make_plan(config)
         shards = [dense(dataset.loader.shard(dataset.address(i)).into_signed()) for i in range(plan.nodes)]
         tests = list(dataset.test().blocks())
@@ -41,9 +40,9 @@ def plain_script() -> float:
         for run in range(PLAIN_RUNS):
             begin = time.process_time()
             plain.simulate(
-                shards, test, [list(nb) for nb in plan.graph.neighbours], config.problem.C, config.problem.rho,
-                (settings.eta, settings.theta, settings.alpha), METHODS[settings.method].recycles, settings.perturbation,
-                settings.gamma, run,
+                shards, test, [list(nb) for nb in plan.topology.neighbours], plan.releases.C, plan.releases.rho,
+                (settings.eta, settings.theta, settings.parameter), plan.method.recycling_gamma is not None,
+                perturbation_name(config), plan.method.recycling_gamma or 0.0, run,
             )  # fmt: skip
             seconds += time.process_time() - begin
     return seconds * RUNS / PLAIN_RUNS

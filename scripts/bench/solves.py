@@ -17,8 +17,8 @@ from common import Row
 from plain import argmin
 
 import dpadmm_mpi
-from dpadmm_mpi.problems.local_problems import Problems
-from dpadmm_mpi.problems.losses import LOGISTIC
+from dpadmm_mpi.problems.local_problems import LocalProblems
+from dpadmm_mpi.problems.losses import Logistic
 from dpadmm_mpi.problems.objective import NodeProblem
 
 NODES, C, RHO, RUNS = 5, 1750.0, 0.22, 10
@@ -37,15 +37,15 @@ def run_of() -> tuple[list[Array], list[Step]]:
     """The signed records of every node, and what each data step of the run asks for."""
     steps: list[Step] = []
     shards: list[Array] = []
-    original = Problems.argmins
+    original = LocalProblems.argmins
 
-    def listening(self: Problems, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
+    def listening(self: LocalProblems, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
         if not shards:
             shards.extend(p.signed.copy() if isinstance(p.signed, np.ndarray) else p.signed.toarray() for p in self)
         steps.append((linear.copy(), quadratic.copy(), start.copy()))
         return original(self, linear, quadratic, start)
 
-    Problems.argmins = listening  # type: ignore[method-assign]
+    LocalProblems.argmins = listening  # type: ignore[method-assign]
     try:
         dpadmm_mpi.run(
             {
@@ -59,12 +59,12 @@ def run_of() -> tuple[list[Array], list[Step]]:
             }
         )
     finally:
-        Problems.argmins = original  # type: ignore[method-assign]
+        LocalProblems.argmins = original  # type: ignore[method-assign]
     return shards, steps
 
 
 def relative_residual(X: Array, linear: Array, ridge: float, f: Array) -> float:
-    data = C / len(X) * (X.T @ LOGISTIC.first(X @ f))
+    data = C / len(X) * (X.T @ Logistic().first(X @ f))
     size = sum(map(np.linalg.norm, (data, ridge * f, linear)))
     return float(np.linalg.norm(data + ridge * f + linear) / size)
 
@@ -91,7 +91,7 @@ def one_round(clock: Clock, shards: list[Array], steps: list[Step], note: bool) 
 
     def ours(runs: int) -> list[Array]:
         """Where the first run ends."""
-        problems = Problems(NodeProblem(X, LOGISTIC, C, RIDGE) for X in shards)  # with all that is kept for later solves
+        problems = LocalProblems(NodeProblem(X, Logistic(), C, RIDGE) for X in shards)  # with all that is kept for later solves
         return [problems.argmins(linear[:runs], quadratic, start[:runs])[0][0] for linear, quadratic, start in steps]
 
     def plain(**options: float) -> list[list[Array]]:
@@ -101,7 +101,7 @@ def one_round(clock: Clock, shards: list[Array], steps: list[Step], note: bool) 
         ]
 
     def damped_newton() -> list[list[Array]]:
-        problems = [NodeProblem(X, LOGISTIC, C, RIDGE) for X in shards]
+        problems = [NodeProblem(X, Logistic(), C, RIDGE) for X in shards]
         return [
             [p.argmin(linear[0, i], float(quadratic[i]), start[0, i]).f for i, p in enumerate(problems)]
             for linear, quadratic, start in steps
@@ -111,7 +111,7 @@ def one_round(clock: Clock, shards: list[Array], steps: list[Step], note: bool) 
         for X in shards:
             f = steps[-1][2][0, 0]
             for _ in range(10):
-                X.T @ LOGISTIC.first(X @ f)
+                X.T @ Logistic().first(X @ f)
 
     contenders: dict[str, Callable[[], Any]] = {
         OURS: lambda: ours(1),
@@ -142,7 +142,7 @@ def one_local_solve(clock: Clock, X: Array, quadratic: float) -> None:
     labels = np.ones(len(X))
     records = X.copy()
     records[::2], labels[::2] = -records[::2], -1.0  # the same losses, and two classes as scikit-learn wants
-    problem = NodeProblem(X, LOGISTIC, C, RIDGE)
+    problem = NodeProblem(X, Logistic(), C, RIDGE)
     for _ in range(3):
         found = clock.measure(ONE_OFF, 1, lambda: problem.argmin(zero, quadratic, zero).f)
     clock.residual[ONE_OFF] = relative_residual(X, zero, ridge, found)

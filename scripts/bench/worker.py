@@ -15,9 +15,10 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: one core
 
-from dpadmm_mpi.config.files import load
-from dpadmm_mpi.engine.loop import Silent, Simulation, execute
+from dpadmm_mpi.engine.loop import Manner, execute
+from dpadmm_mpi.engine.simulation import Simulation
 from dpadmm_mpi.parallel.mpi import connect
+from dpadmm_mpi.storage.experiments import load
 
 
 def peak_bytes() -> int:
@@ -32,16 +33,16 @@ def main() -> None:
     loop = {"loop_wall": 0.0, "loop_cpu": 0.0}
     some_runs = Simulation._some_runs
 
-    def timed(*arguments: Any) -> None:
+    def timed(*arguments: Any, **named: Any) -> None:
         wall, cpu = time.perf_counter(), time.process_time()
-        some_runs(*arguments)
+        some_runs(*arguments, **named)
         loop["loop_wall"] += time.perf_counter() - wall
         loop["loop_cpu"] += time.process_time() - cpu
 
     Simulation._some_runs = timed  # type: ignore[method-assign]
     transport = connect()
     wall, cpu = time.perf_counter(), time.process_time()
-    execute(load(config, [], None).configs[0], transport, output, Silent(), force=True)
+    execute(load(config).configs[0], transport, output, manner=Manner(force=True))
     total = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
     if transport.rank == 0:
         answer.write_text(json.dumps({**loop, **total, "peak_bytes": peak_bytes()}))
