@@ -1,62 +1,18 @@
-"""Shared by all tests: small configurations, and runs under a real mpiexec."""
+"""Fixtures of all tests."""
 
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tomli_w
-
-from dpadmm_mpi.methods.decentralised import algorithm as decentralised
-from dpadmm_mpi.privacy import releases as mechanisms
-
-# Mathematics and launchers alike: one BLAS thread, root and more ranks than cores allowed.
-MPI_ENVIRONMENT = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    "OPENBLAS_NUM_THREADS": "1",
-}
-LAUNCHES = 3  # of mpiexec, which sometimes fails under load before any rank has begun:
-NOT_LAUNCHED = (213, True)  # its exit code, and whether it speaks of its own server
-TIMEOUT = 60  # seconds within which every job must have ended: nobody hangs
-
-METHODS = tuple(decentralised.METHODS)
-PERTURBATIONS = tuple(mechanisms.PERTURBATIONS)
-
-# Small configurations that the promises about restarts are tested on: name -> raw configuration, from the fixture `config`.
-RESTARTS = {
-    "admm": lambda make: make("admm"),
-    "m-admm": lambda make: make("m-admm"),
-    "r-admm": lambda make: make("r-admm", "primal", record={"optimum": True}),
-    "mr-admm": lambda make: make("mr-admm", "objective", record={"trajectory": False, "every": 2}),
-    "star-admm": lambda make: around_a_hub(make, "star-admm", record={"optimum": True}),
-    "s-admm": lambda make: around_a_hub(make, "s-admm", {"inner_steps": 20}),
-    "ps-admm": lambda make: around_a_hub(make, "ps-admm", {"inner_steps": 20, "averaging": "extrapolated"}, noise_std=0.3),
-    "gl-admm": lambda make: around_a_hub(make, "gl-admm", record={"optimum": True}),
-    "gl-acc-admm": lambda make: around_a_hub(make, "gl-acc-admm", {"restart": True}),
-    "dp-admm": lambda make: around_a_hub(make, "dp-admm", {"u0": "as-printed"}, noise_std=0.05),
-    "dp-acc-admm": lambda make: around_a_hub(make, "dp-acc-admm", noise_std=0.05, record={"every": 2, "trajectory": False}),
-}
-
-
-def around_a_hub(make, method, algorithm=(), noise_std=None, record=()):
-    """A small configuration of the star or the curated family."""
-    raw = make("admm", features=5) | {"name": method, "network": {"nodes": 5}, "problem": {}}
-    raw["algorithm"] = {"method": method, "init": "random"} | dict(algorithm)
-    raw["privacy"] = {} if noise_std is None else {"noise_std": noise_std}
-    raw["record"] = raw["record"] | dict(record)
-    return raw
-
-
-# Six nodes with degrees 1 to 4.
-EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (2, 4), (4, 5)]
+from support import EDGES, MakeConfig, Raw, WriteToml, command
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory):
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache of the tests' own, also for the processes that they start."""
     folder = tmp_path_factory.mktemp("cache")
     os.environ["DPADMM_DATA"] = str(folder)
@@ -64,7 +20,7 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def real_data():
+def real_data() -> Path:
     """The folder with the papers' data sets, from DPADMM_TEST_DATA."""
     folder = os.environ.get("DPADMM_TEST_DATA")
     if not folder:
@@ -74,10 +30,10 @@ def real_data():
 
 
 @pytest.fixture(scope="session")
-def fetched(real_data, cache):
+def fetched(real_data: Path, cache: Path) -> Callable[[str], str]:
     """fetched(name): the data set brought into the tests' cache, as `dpadmm data fetch --from` does it."""
 
-    def bring(name):
+    def bring(name: str) -> str:
         process = command("data", "fetch", name, "--from", real_data)
         assert process.returncode == 0, process.stderr
         return name
@@ -86,18 +42,25 @@ def fetched(real_data, cache):
 
 
 @pytest.fixture
-def edge_file(tmp_path):
+def edge_file(tmp_path: Path) -> Path:
     path = tmp_path / "edges.txt"
     path.write_text("".join(f"{i} {j}\n" for i, j in EDGES))
     return path
 
 
 @pytest.fixture
-def config(edge_file):
+def config(edge_file: Path) -> MakeConfig:
     """make(method, perturbation, **sections): a small, quick configuration with unequal degrees and uneven shards."""
 
-    def make(method="admm", perturbation="none", iterations=6, runs=1, features=4, **sections):
-        eta = {
+    def make(
+        method: str = "admm",
+        perturbation: str = "none",
+        iterations: int = 6,
+        runs: int = 1,
+        features: int = 4,
+        **sections: Any,
+    ) -> Raw:
+        eta: Any = {
             "admm": 0.7,
             "r-admm": 0.7,
             "m-admm": [0.5 + 0.1 * i for i in range(6)],
@@ -105,7 +68,7 @@ def config(edge_file):
         }[method]
         if perturbation == "dual" and method == "mr-admm":
             eta = [0.5 + 0.1 * i for i in range(6)]
-        raw = {
+        raw: Raw = {
             "name": f"{method} {perturbation}",
             "seed": 11,
             "runs": runs,
@@ -129,8 +92,8 @@ def config(edge_file):
 
 
 @pytest.fixture
-def write_toml(tmp_path):
-    def write(raw, name="config.toml"):
+def write_toml(tmp_path: Path) -> WriteToml:
+    def write(raw: Raw, name: str = "config.toml") -> Path:
         path = tmp_path / name
         path.write_text(tomli_w.dumps(raw))
         return path
@@ -138,36 +101,6 @@ def write_toml(tmp_path):
     return write
 
 
-def command(*arguments, ranks=None, program=None, environment=None, cwd=None, launcher=()):
-    """Run `dpadmm ...` (or another program) alone or under mpiexec; the completed process, never later than TIMEOUT."""
-    start = [sys.executable, "-m", "dpadmm_mpi"] if program is None else [sys.executable, str(program)]
-    if ranks is not None:
-        start = [str(Path(sys.executable).parent / "mpiexec"), *launcher, "-n", str(ranks), *start]
-    for _ in range(LAUNCHES):
-        process = subprocess.run(
-            [*start, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            env={**os.environ, **MPI_ENVIRONMENT, **(environment or {})},
-            cwd=cwd,
-            check=False,
-        )
-        if (process.returncode, "PMIx server's listener thread" in process.stderr) != NOT_LAUNCHED:
-            break
-    return process
-
-
-def shard_of(dataset, node):
-    """A fresh copy of a node's records."""
-    return dataset.loader.shard(dataset.address(node))
-
-
-def sentences(process):
-    """What dpadmm itself said on standard error, without the launcher's own words."""
-    return [line[line.index("dpadmm:") :] for line in process.stderr.splitlines() if "dpadmm:" in line]
-
-
 @pytest.fixture
-def rng():
+def rng() -> np.random.Generator:
     return np.random.default_rng(20180710)

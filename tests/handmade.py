@@ -1,12 +1,25 @@
 """Result files written by hand, without the recorder: what the readers must cope with."""
 
+from pathlib import Path
+from typing import Any
+
 import h5py
 import numpy as np
 
 CONFIG = 'name = "{name}"\nruns = 4\n\n[algorithm]\nmethod = "{method}"\n\n[privacy]\nepsilon = 0.5\n'
 
 
-def star_file(path, name="PS-ADMM", method="ps-admm", sound=40.0, nodes=5, runs=4, rows=31, extra=False, gap=True):
+def star_file(
+    path: Path,
+    name: str = "PS-ADMM",
+    method: str = "ps-admm",
+    sound: float = 40.0,
+    nodes: int = 5,
+    runs: int = 4,
+    rows: int = 31,
+    extra: bool = False,
+    gap: bool = True,
+):
     """A file of the star family: other accounts, no KKT residual, a hub that is one node more than /node has."""
     t = np.arange(rows)
     rng = np.random.default_rng(5)
@@ -22,7 +35,7 @@ def star_file(path, name="PS-ADMM", method="ps-admm", sound=40.0, nodes=5, runs=
         for scale, length in scales.items():
             file.create_dataset(scale, data=np.arange(length)).make_scale(scale.split("/")[-1])
 
-        def put(name, values, *dims, **attributes):
+        def put(name: str, values, *dims: Any, **attributes: Any) -> None:
             file.create_dataset(name, data=values)
             for axis, dim in enumerate(dims):
                 file[name].dims[axis].attach_scale(file[dim])

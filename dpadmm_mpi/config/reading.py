@@ -196,7 +196,7 @@ def _refuse_key(key: str, section: str, shape: _Shape, ruling: Ruling, sections:
     path = f"{section}.{key}"
     for part in shape.walk():
         for f in fields_of(part.cls):
-            takers = [name for name, inner in _alternatives(f) if key in (g.name for g in fields_of(inner))]
+            takers = [name for name, inner in _alternatives(f) if key in possible_keys(inner)]
             if isinstance(f.role, Choice):
                 takes = ruling.takes.get(f"{section}.{f.name}")
                 takers = [name for name in takers if takes is None or issubclass(f.role.registry[name], takes)]

@@ -79,16 +79,20 @@ class Method(Options):
         """
         return accounts_of(releases, delta)
 
+    def own_step(self, unless: str = "") -> str:
+        """A step that a class from outside defines anew, in words; "" if none does, or only above one that defines `unless`."""
+        for cls in type(self).__mro__:
+            own = [name for name in (*self.steps, "plan") if name in vars(cls)]
+            if unless and unless in vars(cls):
+                break
+            if own and not is_inside(cls):
+                return f"{methods.name_of(type(self))} has a {own[0]} of its own ({place_of(cls)})"
+        return ""
+
     def unaccounted(self) -> str:
         """Why the inherited accounts say nothing about this class; "" if they do."""
-        order = type(self).__mro__
-        definer = next(cls for cls in order if "accounts" in vars(cls))
-        for cls in order[: order.index(definer)]:
-            own = [name for name in (*self.steps, "plan") if name in vars(cls)]
-            if own and not is_inside(cls):
-                name = methods.name_of(type(self))
-                return f"not proven: {name} has a {own[0]} of its own ({place_of(cls)}) and no account of its own"
-        return ""
+        own = self.own_step(unless="accounts")
+        return f"not proven: {own} and no account of its own" if own else ""
 
     @classmethod
     def ruling(cls) -> Ruling:

@@ -1,20 +1,21 @@
 """The audit: sound runs pass, close to the bound in low dimension; planted faults are caught. And the attack."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
-from conftest import METHODS, command
+from support import METHODS, command, run
 
-import dpadmm_mpi
-from dpadmm_mpi import InputError
-from dpadmm_mpi.audit.attack import attack
 from dpadmm_mpi.methods.decentralised import accounts as privacy
 from dpadmm_mpi.methods.decentralised import algorithm as decentralised
 from dpadmm_mpi.methods.decentralised.audit import audit, read_transcript
+from dpadmm_mpi.types import Array
 
 PRIVATE = ("dual", "penalty", "objective", "primal")
 
 
-def small(method, perturbation, runs=200, features=1, **sections):
+def small(method: str, perturbation: str, runs: int = 200, features: int = 1, **sections: Any):
     """Two nodes with few records: the bound is nearly reached. The smoothed hinge has the full slope on both sides."""
     raw = {
         "name": f"{method} {perturbation}",
@@ -33,9 +34,9 @@ def small(method, perturbation, runs=200, features=1, **sections):
 
 @pytest.mark.parametrize("perturbation", PRIVATE)
 @pytest.mark.parametrize("method", METHODS)
-def test_two_hundred_runs_of_everything(tmp_path, method, perturbation):
+def test_two_hundred_runs_of_everything(tmp_path: Path, method: str, perturbation: str) -> None:
     """No finding: no loss above the pure bounds, the distribution fits epsilon; and the worst loss is within a factor of 3."""
-    dpadmm_mpi.run(small(method, perturbation), tmp_path / "o.h5")
+    run(small(method, perturbation), tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", candidates=3)
     assert report.findings == []
     bound = report.result["privacy/node_bound"][-1]
@@ -43,21 +44,21 @@ def test_two_hundred_runs_of_everything(tmp_path, method, perturbation):
     assert (report.worst / bound).max() > 1 / 3
 
 
-def test_more_dimensions_lose_less(tmp_path):
+def test_more_dimensions_lose_less(tmp_path: Path) -> None:
     """In many dimensions the noise rarely points along a record: realised losses stay near epsilon, far from the pure bound."""
     ratios = []
     for d in (1, 20):
-        dpadmm_mpi.run(small("r-admm", "objective", features=d), tmp_path / f"{d}.h5")
+        run(small("r-admm", "objective", features=d), tmp_path / f"{d}.h5")
         report = audit(tmp_path / f"{d}.h5", candidates=3)
         assert report.findings == []
         ratios.append((report.worst / report.result["privacy/node_bound"][-1]).max())
     assert ratios[1] < ratios[0]
 
 
-def test_loss_of_one_step_by_hand(tmp_path):
+def test_loss_of_one_step_by_hand(tmp_path: Path) -> None:
     """One data step, d = 1, logistic: noise and both densities written out."""
     raw = small("admm", "objective", runs=5, problem={"loss": "logistic"}) | {"iterations": 1}
-    dpadmm_mpi.run(raw, tmp_path / "o.h5")
+    run(raw, tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", node=1, record=2)
     view = read_transcript(tmp_path / "o.h5").view(1)
     z = view.rows[:, 0]
@@ -67,7 +68,7 @@ def test_loss_of_one_step_by_hand(tmp_path):
     for run in range(5):
         f = report.result["trajectory"][run, 1, 1, 0]
 
-        def log_density(rows, f=f):
+        def log_density(rows: Array, f: Array = f):
             p = 1 / (1 + np.exp(rows * f))
             e = -(2 / 9 * np.sum(-p * rows) + 0.5 * f + 2 * f)  # starts at zero: the pull of the penalty is 2 eta V f
             slope = 2 / 9 * np.sum(p * (1 - p) * rows**2) + 0.5 + 2
@@ -77,7 +78,7 @@ def test_loss_of_one_step_by_hand(tmp_path):
             assert report.losses[0, run, 0, pair] == pytest.approx(log_density(z) - log_density(changed), abs=1e-8)
 
 
-def planted(monkeypatch, fault):
+def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     original = decentralised.noise
     if fault == "noise with alpha twice as large":
         monkeypatch.setattr(decentralised, "noise", lambda s, r, n, t, alpha, d: original(s, r, n, t, 2 * alpha, d))
@@ -88,7 +89,7 @@ def planted(monkeypatch, fault):
     elif fault == "the recycled step reads the records":
         work = decentralised.Decentralised.work
 
-        def reading(self, state, t, runs, phase):
+        def reading(self, state, t: int, runs: int, phase):
             if not self.settings.is_data_step(t):
                 exact = [
                     [p.data_gradient(p.signed @ f) + p.ridge * f for p, f in zip(self.problems, primal, strict=True)]
@@ -113,26 +114,26 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_caught(tmp_path, monkeypatch, fault):
+def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     perturbation = "primal" if "bound" in fault else "objective"
     method = "m-admm" if "reused" in fault else "r-admm"
     planted(monkeypatch, fault)
-    dpadmm_mpi.run(small(method, perturbation), tmp_path / "o.h5")
+    run(small(method, perturbation), tmp_path / "o.h5")
     monkeypatch.undo()
     findings = audit(tmp_path / "o.h5", candidates=3).findings
     assert any(FAULTS[fault] in finding for finding in findings), findings
 
 
-def test_a_loss_that_does_not_fit_delta_is_caught(tmp_path, monkeypatch):
+def test_a_loss_that_does_not_fit_delta_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An epsilon that is far too small, as a wrong account would give: too many runs lie above it."""
-    dpadmm_mpi.run(small("r-admm", "primal"), tmp_path / "o.h5")
+    run(small("r-admm", "primal"), tmp_path / "o.h5")
     account = privacy.epsilon
     monkeypatch.setattr(privacy, "epsilon", lambda r, delta: account(r, delta) * 0.1 - 0.5)
     assert any("incompatible" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
 
 
-def test_audit_command(tmp_path):
-    dpadmm_mpi.run(small("r-admm", "objective", runs=20), tmp_path / "o.h5")
+def test_audit_command(tmp_path: Path) -> None:
+    run(small("r-admm", "objective", runs=20), tmp_path / "o.h5")
     process = command("audit", tmp_path / "o.h5", "--candidates", 3, "-o", tmp_path / "a.png")
     assert process.returncode == 0, process.stderr
     assert "nothing found against the accounts" in process.stdout
@@ -147,74 +148,16 @@ def test_audit_command(tmp_path):
         assert (refused.returncode, sentence in refused.stderr) == (2, True)
     plain = small("r-admm", "objective", runs=2, privacy={"perturbation": "none"})
     del plain["privacy"]["alpha"]
-    dpadmm_mpi.run(plain, tmp_path / "plain.h5")
+    run(plain, tmp_path / "plain.h5")
     assert "nothing to audit" in command("audit", tmp_path / "plain.h5").stderr
-    dpadmm_mpi.run(small("r-admm", "objective", runs=2, record={"trajectory": False}), tmp_path / "none.h5")
+    run(small("r-admm", "objective", runs=2, record={"trajectory": False}), tmp_path / "none.h5")
     assert "holds no trajectory" in command("audit", tmp_path / "none.h5").stderr
 
 
-def test_audit_command_says_1_for_a_fault(tmp_path, monkeypatch):
+def test_audit_command_says_1_for_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, "noise with alpha twice as large")
-    dpadmm_mpi.run(small("r-admm", "objective"), tmp_path / "o.h5")
+    run(small("r-admm", "objective"), tmp_path / "o.h5")
     monkeypatch.undo()
     process = command("audit", tmp_path / "o.h5", "--candidates", 2)
     assert process.returncode == 1
     assert "finding: the noise is not Gamma" in process.stdout
-
-
-def target_of_attack(method, privacy, runs=1, features=6):
-    return {
-        "name": f"{method} {privacy['perturbation']}",
-        "seed": 3,
-        "runs": runs,
-        "iterations": 12,
-        "data": {"records": 600, "train": 500, "features": features},
-        "network": {"graph": "complete", "nodes": 4},
-        "problem": {"C": 20.0, "rho": 2.0},
-        "algorithm": {"method": method, "eta": 1.0},
-        "privacy": privacy,
-        "record": {"trajectory": True},
-    }
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_without_noise_the_attack_rebuilds_the_record(tmp_path, method):
-    dpadmm_mpi.run(target_of_attack(method, {"perturbation": "none"}), tmp_path / "o.h5")
-    for node, record in ((0, 0), (2, 17)):
-        found = attack(tmp_path / "o.h5", node, record)
-        assert found.errors[0, -1] < 1e-6
-        assert found.ranks[0] == 1
-
-
-def test_with_noise_the_record_hides_among_others(tmp_path):
-    """At P <= 1 the true record's rank among 100 is like chance, and the rebuilt one is far off."""
-    for method, perturbation in (("r-admm", "objective"), ("m-admm", "penalty")):
-        raw = target_of_attack(method, {"perturbation": perturbation, "target": 1.0}, runs=20)
-        dpadmm_mpi.run(raw, tmp_path / f"{method}.h5")
-        ranks, errors = [], []
-        for record in (0, 11, 40):
-            found = attack(tmp_path / f"{method}.h5", 1, record)
-            ranks.append(found.ranks.mean())
-            errors.append(found.errors[:, -1].mean())
-        # The mean of 60 uniform ranks has a standard error of 3.7; records differ in norm, so not each is a fair draw.
-        assert 35 < np.mean(ranks) < 66
-        assert min(errors) > 0.3
-
-
-def test_attack_command(tmp_path):
-    for name, privacy_table in (("plain", {"perturbation": "none"}), ("private", {"perturbation": "objective", "target": 5.0})):
-        dpadmm_mpi.run(target_of_attack("r-admm", privacy_table, runs=3), tmp_path / f"{name}.h5")
-    process = command("attack", tmp_path / "plain.h5", tmp_path / "private.h5", "-o", tmp_path / "a.png")
-    assert process.returncode == 0, process.stderr
-    assert "1 of 100" in process.stdout
-    assert (tmp_path / "a.png").stat().st_size > 10_000
-    assert command("attack", tmp_path / "plain.h5", "--node", 9).returncode == 2
-
-
-@pytest.mark.parametrize(("method", "trajectory"), [("ps-admm", True), ("dp-admm", True), ("star-admm", False)])
-def test_attack_is_for_the_decentralised_methods(tmp_path, method, trajectory):
-    privacy_table = {} if method == "star-admm" else {"noise_std": 1.0}
-    table = {"algorithm": {"method": method}, "privacy": privacy_table, "record": {"trajectory": trajectory}}
-    dpadmm_mpi.run({"iterations": 2, "data": {"records": 60, "features": 3}} | table, tmp_path / "o.h5")
-    with pytest.raises(InputError, match=f"a run of {method}, but this is for the decentralised methods: admm, "):
-        attack(tmp_path / "o.h5")

@@ -1,22 +1,25 @@
 """The audit of PS-ADMM: sound runs pass, the loss is the one worked out by hand, planted faults are caught."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
-from conftest import command, shard_of
-from reference_star import Provider, inner_path
+from oracles.star import Provider, inner_path
 from scipy import stats
+from support import command, planned, run, shard_of
 
-import dpadmm_mpi
-from dpadmm_mpi.config.options import files as configfile
 from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.methods.star import accounts as theory
 from dpadmm_mpi.methods.star import algorithm as algorithm
 from dpadmm_mpi.methods.star import plan as family
 from dpadmm_mpi.methods.star.audit import audit
 from dpadmm_mpi.rng import Purpose, generator
+from dpadmm_mpi.storage import experiments as configfile
+from dpadmm_mpi.types import Array
 
 
-def small(runs=200, features=1, noise_std=6.0, **sections):
+def small(runs: int = 200, features: int = 1, noise_std: float = 6.0, **sections: Any):
     """Two providers with few records, so that one of them matters. The smoothed hinge has the full slope on both sides."""
     raw = {
         "name": "audited",
@@ -34,28 +37,28 @@ def small(runs=200, features=1, noise_std=6.0, **sections):
 
 
 @pytest.mark.parametrize(("averaging", "features"), [("uniform", 1), ("extrapolated", 6)])
-def test_two_hundred_sound_runs_pass(tmp_path, averaging, features):
+def test_two_hundred_sound_runs_pass(tmp_path: Path, averaging: str, features: int) -> None:
     """No finding; and the losses are real: some run loses more than a tenth of the sound epsilon at delta = 0.1."""
-    dpadmm_mpi.run(small(features=features, algorithm={"averaging": averaging}), tmp_path / "o.h5")
+    run(small(features=features, algorithm={"averaging": averaging}), tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", candidates=3)
     assert report.findings == []
     plan, _ = make_plan(configfile.load(tmp_path / "o.h5").configs[0])
     assert (report.worst / theory.sound_epsilon(plan.releases, 0.1)[-1]).max() > 0.1
 
 
-def test_loss_by_hand(tmp_path):
+def test_loss_by_hand(tmp_path: Path) -> None:
     """Every inner step of a run by an implementation of its own: each density a sum over the records, written out."""
     raw = small(runs=2, features=2, noise_std=1.5, problem={"loss": "logistic"})
-    result = dpadmm_mpi.run(raw, tmp_path / "o.h5")
+    result = run(raw, tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", node=1, record=3)
-    shard = shard_of(make_plan(configfile.load(raw).configs[0])[1], 1)
+    shard = shard_of(planned(raw)[1], 1)
     own = Provider(shard.X, shard.y)
     flipped, stretched = shard.X.copy(), shard.X.copy()
     flipped[3] *= -1
     stretched[3] *= -1 / np.linalg.norm(shard.X[3])
     rho, eta = 1.0, 1 / (4 * 1.25)
 
-    def log_density(provider, o, v, start):
+    def log_density(provider, o, v: Array, start: Array):
         u = provider.gradient(start)
         means = [provider.record_gradient(m, v) - provider.record_gradient(m, start) + u for m in range(5)]
         return np.log(np.mean([stats.norm(mean, 1.5).pdf(o).prod() for mean in means]))
@@ -76,13 +79,13 @@ def test_loss_by_hand(tmp_path):
             lam = lam + rho * (result["trajectory"][run, t, 1] - result["server_trajectory"][run, t])
 
 
-def planted(monkeypatch, fault):
+def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     if fault == "half the noise":
         inner = family._inner
         monkeypatch.setattr(family, "_inner", lambda config, noise_std: inner(config, 0.5 * noise_std))
     else:
 
-        def reusing(seed, purpose, run=0, node=0, iteration=0):
+        def reusing(seed: int, purpose, run: int = 0, node: int = 0, iteration: int = 0):
             return generator(seed, purpose, run, node, min(iteration, 2) if purpose == Purpose.INNER_NOISE else iteration)
 
         monkeypatch.setattr(algorithm, "generator", reusing)
@@ -93,10 +96,10 @@ FAULTS = {"half the noise": "not Gaussian of the claimed size", "noise reused in
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_caught(tmp_path, monkeypatch, fault):
+def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """By what the noise is, where the program that audits has the fault too; otherwise the record does not fit the replay."""
     planted(monkeypatch, fault)
-    dpadmm_mpi.run(small(runs=40, features=3), tmp_path / "o.h5")
+    run(small(runs=40, features=3), tmp_path / "o.h5")
     findings = audit(tmp_path / "o.h5", candidates=2).findings
     assert any(FAULTS[fault] in finding for finding in findings), findings
     monkeypatch.undo()
@@ -104,20 +107,20 @@ def test_planted_faults_are_caught(tmp_path, monkeypatch, fault):
     assert any("not those of this configuration's own noise" in finding for finding in findings), findings
 
 
-def test_an_account_that_is_far_too_small_is_caught(tmp_path, monkeypatch):
+def test_an_account_that_is_far_too_small_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many runs lie above it. The sound one is about six times the worst loss here; this one is thirty times smaller."""
-    dpadmm_mpi.run(small(), tmp_path / "o.h5")
+    run(small(), tmp_path / "o.h5")
     account = theory.sound_epsilon
     monkeypatch.setattr(theory, "sound_epsilon", lambda r, delta: account(r, delta) / 30)
     assert any("incompatible" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
 
 
-def test_audit_command(tmp_path):
-    dpadmm_mpi.run(small(runs=10), tmp_path / "o.h5")
+def test_audit_command(tmp_path: Path) -> None:
+    run(small(runs=10), tmp_path / "o.h5")
     process = command("audit", tmp_path / "o.h5", "--candidates", 2)
     assert process.returncode == 0, process.stderr
     assert "epsilon sound" in process.stdout
     assert "nothing found against the accounts" in process.stdout
     plain = small(runs=1) | {"privacy": {"perturbation": "none"}}
-    dpadmm_mpi.run(plain, tmp_path / "plain.h5")
+    run(plain, tmp_path / "plain.h5")
     assert "nothing to audit" in command("audit", tmp_path / "plain.h5").stderr

@@ -6,22 +6,22 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import command, sentences
+from support import MakeConfig, WriteToml, command, run, sentences
 
 import dpadmm_mpi
-from dpadmm_mpi.config.options import files as configfile
+from dpadmm_mpi.storage import experiments as configfile
 
 TOP = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def two_files(config, tmp_path):
-    dpadmm_mpi.run(config("mr-admm", "objective", runs=2), tmp_path / "private.h5")
-    dpadmm_mpi.run(config("admm"), tmp_path / "plain.h5")
+def two_files(config: MakeConfig, tmp_path: Path):
+    run(config("mr-admm", "objective", runs=2), tmp_path / "private.h5")
+    run(config("admm"), tmp_path / "plain.h5")
     return tmp_path / "private.h5", tmp_path / "plain.h5"
 
 
-def test_run_check_show(config, write_toml, tmp_path):
+def test_run_check_show(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     path = write_toml(config("mr-admm", "objective", runs=2))
     check = command("check", path, "--ranks", 3)
     assert check.returncode == 0
@@ -47,13 +47,13 @@ def test_run_check_show(config, write_toml, tmp_path):
         assert f"{bound:.4g}" in check.stdout
 
 
-def test_show_says_inf_for_a_run_without_noise(two_files):
+def test_show_says_inf_for_a_run_without_noise(two_files: tuple[Path, Path]) -> None:
     lines = command("show", *two_files).stdout.splitlines()
     assert "inf" in lines[2]
     assert "inf" not in lines[1]
 
 
-def test_variants_write_a_folder(config, write_toml, tmp_path):
+def test_variants_write_a_folder(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     raw = config() | {"name": "many", "variant": [{"name": "one, a"}, {"name": "two", "seed": 4}]}
     process = command("run", write_toml(raw), cwd=tmp_path)
     assert process.returncode == 0, process.stderr
@@ -62,7 +62,7 @@ def test_variants_write_a_folder(config, write_toml, tmp_path):
     assert (again.returncode, "exists" in again.stderr) == (2, True)
 
 
-def test_one_variant_is_one_file_and_folders_are_read(config, write_toml, tmp_path):
+def test_one_variant_is_one_file_and_folders_are_read(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     raw = config() | {"variant": [{"name": "one"}, {"name": "two", "seed": 4}]}
     path = write_toml(raw)
     assert command("run", path, "--only", "two", "-o", tmp_path / "two.h5").returncode == 0
@@ -75,12 +75,12 @@ def test_one_variant_is_one_file_and_folders_are_read(config, write_toml, tmp_pa
     assert command("plot", tmp_path / "folder", "-o", tmp_path / "p.png").returncode == 0
 
 
-def test_only_the_first_process_speaks(two_files):
+def test_only_the_first_process_speaks(two_files: tuple[Path, Path]) -> None:
     """Under a launcher, commands other than run do their work once."""
     assert command("show", two_files[0], ranks=2).stdout.count("name ") == 1
 
 
-def test_every_variant_is_checked_before_the_first_one_runs(config, write_toml, tmp_path):
+def test_every_variant_is_checked_before_the_first_one_runs(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     raw = config() | {"variant": [{"name": "fine"}, {"name": "not", "problem": {"C": 1e6}}]}
     process = command("run", write_toml(raw), "-o", tmp_path / "out")
     assert process.returncode == 2
@@ -88,7 +88,7 @@ def test_every_variant_is_checked_before_the_first_one_runs(config, write_toml, 
     assert not (tmp_path / "out").exists()
 
 
-def test_force_keeps_what_it_cannot_replace(config, write_toml, tmp_path):
+def test_force_keeps_what_it_cannot_replace(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """The configuration itself, a device, and an old result when the disk has no room for the new one."""
     path = write_toml(config())
     itself = command("run", path, "-o", path, "--force")
@@ -102,7 +102,7 @@ def test_force_keeps_what_it_cannot_replace(config, write_toml, tmp_path):
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
-def test_errors_are_one_sentence_without_a_traceback(tmp_path):
+def test_errors_are_one_sentence_without_a_traceback(tmp_path: Path) -> None:
     for arguments in (
         ("run", tmp_path / "no.toml"),
         ("show", tmp_path / "no.h5"),
@@ -117,7 +117,7 @@ def test_errors_are_one_sentence_without_a_traceback(tmp_path):
     assert "Traceback" in command("run", tmp_path / "no.toml", "--debug").stderr
 
 
-def test_every_command_has_help_with_an_example():
+def test_every_command_has_help_with_an_example() -> None:
     for name in ("run", "check", "show", "plot", "report", "diff"):
         text = command(name, "--help").stdout
         assert f"dpadmm {name}" in text.split("Options")[0].split("\n", 1)[1]
@@ -125,7 +125,7 @@ def test_every_command_has_help_with_an_example():
     assert command("--version").stdout.strip().endswith("0.1.0")
 
 
-def test_wheel_holds_the_quickstart(tmp_path):
+def test_wheel_holds_the_quickstart(tmp_path: Path) -> None:
     """`dpadmm run` without a file works from an installed wheel."""
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=TOP, check=True, capture_output=True)
@@ -135,7 +135,7 @@ def test_wheel_holds_the_quickstart(tmp_path):
         assert archive.read("dpadmm_mpi/configs/quickstart.toml") == (TOP / "configs" / "quickstart.toml").read_bytes()
 
 
-def test_the_quickstart_is_valid():
+def test_the_quickstart_is_valid() -> None:
     assert "quickstart: valid" in command("check").stdout
     for path in (TOP / "configs").glob("*.toml"):
         assert configfile.load(path).configs

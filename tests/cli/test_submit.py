@@ -6,9 +6,10 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import command, sentences
+from support import MakeConfig, Process, Words, WriteToml, command, sentences
 
 from dpadmm_mpi.cli.schedulers import SCHEDULERS, Job, script
 
@@ -24,12 +25,12 @@ each_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS)
 
 
 @pytest.fixture
-def stand_ins(tmp_path):
+def stand_ins(tmp_path: Path):
     """make(name=text): programs in a folder with an awkward name, which a job is told to find."""
     folder = tmp_path / "it's $HOME/bin"
     folder.mkdir(parents=True)
 
-    def make(**programs):
+    def make(**programs: Any):
         for name, text in programs.items():
             (folder / name).write_text(f"#!/bin/bash\n{text}\n")
             (folder / name).chmod(0o755)
@@ -38,7 +39,7 @@ def stand_ins(tmp_path):
     return make
 
 
-def start(scheduler, job, folder):
+def start(scheduler: str, job: list[str], folder: Path):
     environment = {**os.environ, **NUMBERS, "PBS_O_WORKDIR": str(folder)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     path = folder / "job"
@@ -48,7 +49,7 @@ def start(scheduler, job, folder):
 
 @each_scheduler
 @pytest.mark.parametrize("tasks", [1, 12])
-def test_arguments_arrive_as_they_were_typed(stand_ins, tmp_path, scheduler, tasks):
+def test_arguments_arrive_as_they_were_typed(stand_ins: StandIns, tmp_path: Path, scheduler: str, tasks: int) -> None:
     """Whatever is in a name, mpiexec gets it in one piece; an array adds its number, counted from 0."""
     folder = stand_ins(mpiexec=r'printf "%s\0" "$@" > arguments; echo "$OMP_NUM_THREADS" > threads')
     odd = ("a b.toml", "-o", 'it\'s "$(touch x)"; `y` *', "--set", 'name="x\ny"', "--set", "data.path=\\tmp")
@@ -68,7 +69,7 @@ CALLED = 'echo "$(basename "$0") $*" >> called'
 
 
 @each_scheduler
-def test_the_warning_reaches_mpiexec_and_75_puts_the_job_back(stand_ins, tmp_path, scheduler):
+def test_the_warning_reaches_mpiexec_and_75_puts_the_job_back(stand_ins: StandIns, tmp_path: Path, scheduler: str) -> None:
     folder = stand_ins(mpiexec=WAITING, scontrol=CALLED, qrerun=CALLED)
     process = start(scheduler, Job("x", (), 5, 3600, 12, programs=folder), tmp_path)
     wait_for(process, lambda: (tmp_path / "ready").exists())
@@ -81,7 +82,7 @@ def test_the_warning_reaches_mpiexec_and_75_puts_the_job_back(stand_ins, tmp_pat
 
 
 @each_scheduler
-def test_any_number_of_warnings_does_not_end_the_wait(stand_ins, tmp_path, scheduler):
+def test_any_number_of_warnings_does_not_end_the_wait(stand_ins: StandIns, tmp_path: Path, scheduler: str) -> None:
     """The job goes on after each of them until it leaves by itself, and its code is the script's."""
     stubborn = 'trap "echo >> told" USR1; touch ready; while [ ! -e leave ]; do sleep 0.05; done; exit 75'
     process = start(
@@ -97,7 +98,7 @@ def test_any_number_of_warnings_does_not_end_the_wait(stand_ins, tmp_path, sched
 
 
 @each_scheduler
-def test_a_warning_at_the_very_beginning_is_handed_on(stand_ins, tmp_path, scheduler):
+def test_a_warning_at_the_very_beginning_is_handed_on(stand_ins: StandIns, tmp_path: Path, scheduler: str) -> None:
     """Warned by the job itself as its first act, when the script may not have come to its next line."""
     eager = 'trap "exit 75" USR1; kill -USR1 $PPID; for _ in $(seq 100); do sleep 0.05; done; exit 1'
     folder = stand_ins(mpiexec=eager, scontrol="exit 0", qrerun="exit 0")
@@ -107,23 +108,23 @@ def test_a_warning_at_the_very_beginning_is_handed_on(stand_ins, tmp_path, sched
         assert process.returncode == 75
 
 
-def wait_for(process, condition):
+def wait_for(process: Process, condition) -> None:
     while not condition():
         assert process.poll() is None
         time.sleep(0.02)
 
 
-def test_lsf_itself_puts_75_back():
+def test_lsf_itself_puts_75_back() -> None:
     assert "\n#BSUB -Q 75\n" in script("lsf", TEMPLATE)
 
 
-def test_a_single_slurm_job_is_put_back_by_its_own_number(stand_ins, tmp_path):
+def test_a_single_slurm_job_is_put_back_by_its_own_number(stand_ins: StandIns, tmp_path: Path) -> None:
     process = start("slurm", Job("x", (), 5, 3600, programs=stand_ins(mpiexec="exit 75", scontrol=CALLED)), tmp_path)
     process.communicate()
     assert (tmp_path / "called").read_text() == "scontrol requeue 80\n"
 
 
-def test_pbs_says_what_to_do_where_qrerun_is_not_allowed(stand_ins, tmp_path):
+def test_pbs_says_what_to_do_where_qrerun_is_not_allowed(stand_ins: StandIns, tmp_path: Path) -> None:
     process = start("pbs", Job("x", (), 5, 3600, programs=stand_ins(mpiexec="exit 75", qrerun="exit 159")), tmp_path)
     assert process.communicate()[1] == "stopped with a checkpoint: submit this script again to go on\n"
     assert process.returncode == 75
@@ -131,7 +132,7 @@ def test_pbs_says_what_to_do_where_qrerun_is_not_allowed(stand_ins, tmp_path):
 
 @each_scheduler
 @pytest.mark.parametrize("code", [0, 1, 2, 137])
-def test_other_codes_end_the_job(stand_ins, tmp_path, scheduler, code):
+def test_other_codes_end_the_job(stand_ins: StandIns, tmp_path: Path, scheduler: str, code: int) -> None:
     folder = stand_ins(mpiexec=f"exit {code}", scontrol=CALLED, qrerun=CALLED)
     process = start(scheduler, Job("x", (), 5, 3600, programs=folder), tmp_path)
     process.communicate()
@@ -141,7 +142,7 @@ def test_other_codes_end_the_job(stand_ins, tmp_path, scheduler, code):
 
 @pytest.mark.parametrize("name", ['it\'s "odd" [1-3]', "-rf", "%j", "ä ö", "a\n#SBATCH --uid=0", "x" * 300])
 @each_scheduler
-def test_names_are_tame_in_the_header(scheduler, name):
+def test_names_are_tame_in_the_header(scheduler: str, name: str) -> None:
     header = script(scheduler, Job(name, (), 1, 3600)).split("\n\n")[0].splitlines()[1:]
     marker = {"slurm": "#SBATCH --[a-z-]+", "pbs": "#PBS -[A-Za-z]+", "lsf": "#BSUB -[A-Za-z]+"}[scheduler]
     plain = script(scheduler, Job("x", (), 1, 3600)).split("\n\n")[0].splitlines()[1:]
@@ -150,16 +151,16 @@ def test_names_are_tame_in_the_header(scheduler, name):
 
 
 @each_scheduler
-def test_templates_are_what_submit_writes(scheduler):
+def test_templates_are_what_submit_writes(scheduler: str) -> None:
     text = (Path(__file__).parents[2] / "scripts" / TEMPLATES[scheduler]).read_text()
     assert text == script(scheduler, TEMPLATE)
 
 
-def submit(*arguments, **options):
+def submit(*arguments: Any, **options: Any):
     return command("submit", "--scheduler", "slurm", *arguments, **options)
 
 
-def test_ranks_and_array_come_from_the_configuration(config, write_toml):
+def test_ranks_and_array_come_from_the_configuration(config: MakeConfig, write_toml: WriteToml) -> None:
     path = write_toml(config() | {"variant": [{"name": "a"}, {"name": "b", "network": {"graph": "ring", "nodes": 4}}]})
     assert "#SBATCH --array=0-1\n" in submit(path).stdout
     assert "mpiexec -n 4 dpadmm" in submit(path).stdout  # more ranks than nodes would be refused
@@ -173,7 +174,7 @@ def test_ranks_and_array_come_from_the_configuration(config, write_toml):
     assert "#SBATCH --partition=long\n" in alone
 
 
-def test_variants_do_not_share_a_file(config, write_toml, tmp_path):
+def test_variants_do_not_share_a_file(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """Neither a job of an array nor one by hand may write what another variant writes."""
     path = write_toml(config() | {"variant": [{"name": "a"}, {"name": "b"}]})
     for process in (submit(path, "-o", "x.h5"), command("run", path, "-o", tmp_path / "x.h5", "--index", 0)):
@@ -192,20 +193,20 @@ def test_variants_do_not_share_a_file(config, write_toml, tmp_path):
         (("--set", "itertions=3"), 'dpadmm: itertions: unknown key; did you mean "iterations"?'),
     ],
 )  # fmt: skip
-def test_what_cannot_be_submitted_is_refused(arguments, sentence):
+def test_what_cannot_be_submitted_is_refused(arguments: Words, sentence: str) -> None:
     process = submit(*arguments)
     assert process.returncode == 2
     assert sentences(process) == [sentence]
     assert process.stdout == ""
 
 
-def test_now_without_a_scheduler_on_this_machine(tmp_path):
+def test_now_without_a_scheduler_on_this_machine(tmp_path: Path) -> None:
     process = submit("--now", environment={"PATH": str(tmp_path)})
     assert process.returncode == 2
     assert sentences(process)[0].startswith("dpadmm: --now: sbatch is not on this machine; ")
 
 
-def test_now_hands_the_script_to_the_scheduler(stand_ins, tmp_path):
+def test_now_hands_the_script_to_the_scheduler(stand_ins: StandIns, tmp_path: Path) -> None:
     folder = stand_ins(sbatch="/bin/cat > received; echo Submitted batch job 7")
     process = submit("--now", environment={"PATH": str(folder)}, cwd=tmp_path)
     assert process.stdout == "Submitted batch job 7\n"

@@ -1,13 +1,17 @@
 """Strict configuration: what is refused, and with which sentence; defaults; round trip."""
 
+import tomllib
+
 import pytest
+from support import Raw
 
-from dpadmm_mpi.config.options import files as configfile
-from dpadmm_mpi.config.options import options as config
-from dpadmm_mpi.config.reading import parse
+from dpadmm_mpi.data.sources import Synthetic
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods import Admm, RAdmm, fingerprint, parse, to_toml
+from dpadmm_mpi.networks.graphs import Ring
+from dpadmm_mpi.privacy.perturbations import Dual, NoPerturbation
 
-REFUSED = [
+REFUSED: list[tuple[Raw, str]] = [
     # unknown keys, with the nearest known one
     ({"itertions": 3}, 'itertions: unknown key; did you mean "iterations"?'),
     ({"privacy": {"aplha": 1.0}}, 'privacy.aplha: unknown key; did you mean "privacy.alpha"?'),
@@ -72,32 +76,39 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("raw", "sentence"), REFUSED)
-def test_refused_in_one_sentence(raw, sentence):
+def test_refused_in_one_sentence(raw: Raw, sentence: str) -> None:
     with pytest.raises(InputError) as caught:
         parse(raw)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_allow_unproven_is_false_where_it_has_a_meaning():
+def test_allow_unproven_is_false_where_it_has_a_meaning() -> None:
     proven = {"perturbation": "dual", "alpha": 1.0}
-    assert parse({"privacy": proven}).privacy.allow_unproven is False
-    assert parse({"privacy": proven | {"allow_unproven": True}}).privacy.allow_unproven is True
-    assert parse({"privacy": {"allow_unproven": False}}).privacy.allow_unproven is None
+    for said, found in (({}, False), ({"allow_unproven": False}, False), ({"allow_unproven": True}, True)):
+        noise = parse({"privacy": proven | said}).privacy.perturbation
+        assert isinstance(noise, Dual)
+        assert noise.allow_unproven is found
+    # What is the case anyway may be said, and leaves no trace.
+    assert parse({"privacy": {"allow_unproven": False}}) == parse({})
 
 
-def test_an_empty_configuration_is_complete():
+def test_an_empty_configuration_is_complete() -> None:
     """Defaults that work: nothing is left open but what its choice leaves open."""
     parsed = parse({})
-    assert (parsed.network.nodes, parsed.data.records, parsed.privacy.perturbation) == (5, 10_000, "none")
-    assert parsed.algorithm.gamma is None
-    assert parse({"algorithm": {"method": "r-admm"}}).algorithm.gamma == 0.5
+    assert parsed.network.graph == Ring(nodes=5)
+    assert isinstance(parsed.data.source, Synthetic)
+    assert parsed.data.source.records == 10_000
+    assert isinstance(parsed.privacy.perturbation, NoPerturbation)
+    assert isinstance(parsed.algorithm.method, Admm)
+    assert not hasattr(parsed.algorithm.method, "gamma")
+    recycled = parse({"algorithm": {"method": "r-admm"}}).algorithm.method
+    assert isinstance(recycled, RAdmm)
+    assert recycled.gamma == 0.5
 
 
-def test_resolved_text_parses_to_the_same_configuration():
-    import tomllib
-
-    raw = {
+def test_resolved_text_parses_to_the_same_configuration() -> None:
+    raw: Raw = {
         "name": 'quotes " and ümlauts',
         "data": {"sizes": [10, 20]},
         "network": {"nodes": 2, "graph": "small-world", "degree": 2},
@@ -106,206 +117,7 @@ def test_resolved_text_parses_to_the_same_configuration():
         "privacy": {"perturbation": "objective", "target": 3, "alpha": {"ratio": 1.01}},
     }
     parsed = parse(raw)
-    again = parse(tomllib.loads(config.to_toml(parsed)))
+    again = parse(tomllib.loads(to_toml(parsed)))
     assert again == parsed
-    assert config.fingerprint(again) == config.fingerprint(parsed)
-    assert config.fingerprint(parse(raw | {"seed": 2})) != config.fingerprint(parsed)
-
-
-BASE = {
-    "algorithm": {"method": "mr-admm", "eta": 1.0, "gamma": 0.3, "theta": 0.5},
-    "privacy": {"perturbation": "objective", "alpha": 1.0},
-}
-
-
-def configs(raw, *overrides, only=None):
-    return {c.name: c for c in configfile.load(raw, overrides, only).configs}
-
-
-def test_variants_inherit_and_leave_behind():
-    """A variant inherits key by key; keys that its own choice gives no meaning to stay behind."""
-    raw = BASE | {
-        "variant": [
-            {"name": "as it is"},
-            {"name": "R", "algorithm": {"method": "r-admm"}},
-            {"name": "plain", "algorithm": {"method": "admm"}, "privacy": {"perturbation": "none"}},
-            {"name": "calibrated", "privacy": {"target": 4.0}},
-        ]
-    }
-    found = configs(raw)
-    assert found["as it is"].algorithm.theta == 0.5
-    assert (found["R"].algorithm.gamma, found["R"].algorithm.theta) == (0.3, None)
-    assert (found["plain"].algorithm.gamma, found["plain"].privacy.alpha) == (None, None)
-    assert (found["calibrated"].privacy.alpha, found["calibrated"].privacy.target) == (None, 4.0)
-
-
-def test_sweep_is_the_product_and_set_collapses_an_axis():
-    raw = BASE | {"name": "s", "sweep": {"privacy.alpha": [2.0, 1.0], "seed": [1, 2, 3]}}
-    found = configs(raw)
-    assert len(found) == 6
-    assert found["s, alpha=1.0, seed=3"].privacy.alpha == 1.0
-    assert found["s, alpha=1.0, seed=3"].seed == 3
-    assert set(configs(raw, "privacy.alpha=7")) == {"s, seed=1", "s, seed=2", "s, seed=3"}
-    assert configfile.load(raw).collection
-    nested = BASE | {"sweep": {"privacy": {"alpha": [1.0, 2.0]}}}  # unquoted dots in TOML
-    assert len(configs(nested)) == 2
-
-
-def test_variants_times_sweep():
-    raw = BASE | {"variant": [{"name": "a"}, {"name": "b"}], "sweep": {"seed": [1, 2]}}
-    assert list(configs(raw)) == ["a, seed=1", "a, seed=2", "b, seed=1", "b, seed=2"]
-
-
-def test_settings_must_agree_with_each_other_in_any_order():
-    """What --set says explicitly is never dropped without a word."""
-    for pair in (("privacy.alpha=2", "privacy.target=3"), ("privacy.alpha=2", "privacy.perturbation=none")):
-        for order in (pair, pair[::-1]):
-            with pytest.raises(InputError, match=r"privacy\.alpha"):
-                configs(BASE, *order)
-
-
-def test_odd_values_are_refused_in_words():
-    for override in ("algorithm.method=[1]", "data=3", "privacy.alpha=[[[1]]]"):
-        with pytest.raises(InputError, match="found"):
-            configs(BASE, override)
-    with pytest.raises(InputError, match="is set as a whole already"):
-        configs(BASE, "privacy=3", "privacy.alpha=1")
-
-
-def test_python_values_are_welcome(tmp_path):
-    import numpy as np
-
-    raw = {"runs": np.int64(2), "data": {"source": "npz", "path": tmp_path / "a.npz"}, "algorithm": {"eta": np.float64(2.0)}}
-    [one] = configs(raw).values()
-    assert (one.runs, one.algorithm.eta, one.data.path) == (2, 2.0, str(tmp_path / "a.npz"))
-    with pytest.raises(InputError, match="3: unknown key"):
-        configs({3: 4})
-
-
-def test_set_overrides_everything():
-    raw = BASE | {"variant": [{"name": "a", "runs": 2}]}
-    [one] = configs(raw, "runs=9", "algorithm.eta={first = 1.0, ratio = 1.1}", "algorithm.init=zero").values()
-    assert (one.runs, one.algorithm.init, one.algorithm.eta.ratio) == (9, "zero", 1.1)
-
-
-@pytest.mark.parametrize(
-    ("raw", "overrides", "sentence"),
-    [
-        ({"variant": [{"runs": 2}]}, (), "variant[0].name: missing"),
-        ({"variant": {"name": "x"}}, (), "write each as [[variant]]"),
-        ({"variant": [{"name": "a b"}, {"name": "a-b"}]}, (), "same file name"),
-        ({"variant": [{"name": "a", "runs": 0}]}, (), 'variant "a": runs: found 0'),
-        ({"sweep": {"seed": 3}}, (), "sweep.seed: found 3; a list"),
-        ({"sweep": {"sead": [3]}}, (), 'sead: unknown key; did you mean "seed"?'),
-        ({}, ("runs",), '--set runs: found no "="'),
-        ({}, ("privcy.alpha=1",), 'privcy: unknown key; did you mean "privacy"?'),
-    ],
-)
-def test_bad_collections_are_refused(raw, overrides, sentence):
-    with pytest.raises(InputError) as caught:
-        configfile.load(raw, overrides)
-    assert sentence in str(caught.value)
-
-
-def test_only_picks_a_variant_or_names_them_all():
-    raw = {"variant": [{"name": "a"}, {"name": "b"}]}
-    assert list(configs(raw, only="b")) == ["b"]
-    with pytest.raises(InputError, match='no such variant; there are "a", "b"'):
-        configs(raw, only="c")
-
-
-def test_only_takes_a_variants_name_for_all_its_points():
-    raw = BASE | {"variant": [{"name": "a"}, {"name": "b"}], "sweep": {"seed": [1, 2]}}
-    assert list(configs(raw, only="b")) == ["b, seed=1", "b, seed=2"]
-
-
-def test_with_only_the_other_variants_need_not_take_what_is_set():
-    raw = BASE | {
-        "variant": [{"name": "MR"}, {"name": "plain", "algorithm": {"method": "admm"}, "privacy": {"perturbation": "none"}}]
-    }
-    assert configs(raw, "algorithm.gamma=0.9", only="MR")["MR"].algorithm.gamma == 0.9
-    with pytest.raises(InputError, match=r'variant "plain": algorithm\.gamma'):
-        configs(raw, "algorithm.gamma=0.9")
-    with pytest.raises(InputError, match=r'variant "plain": algorithm\.gamma'):
-        configs(raw, "algorithm.gamma=0.9", only="plain")
-
-
-def test_a_target_and_the_growth_of_alpha_go_together():
-    for order in (("privacy.target=2", "privacy.alpha={ratio=1.1}"), ("privacy.alpha={ratio=1.1}", "privacy.target=2")):
-        [one] = configs(BASE, *order).values()
-        assert (one.privacy.target, one.privacy.alpha.ratio) == (2.0, 1.1)
-
-
-def test_paths_are_meant_from_the_configuration(tmp_path, monkeypatch):
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "c.toml").write_text('[data]\nsource = "npz"\npath = "../d.npz"\n')
-    [one] = configfile.load(tmp_path / "sub" / "c.toml").configs
-    assert one.data.path == str(tmp_path / "d.npz")
-    assert one.name == "c"
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [(None, "no such configuration file"), (b"a = ", "not valid TOML"), (b"\xff\xfe", "cannot be read")],
-)
-def test_unreadable_files_are_refused(tmp_path, content, sentence):
-    path = tmp_path / "c.toml"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(InputError, match=sentence):
-        configfile.load(path)
-
-
-NOISY = {"privacy": {"perturbation": "objective", "alpha": 1.0}}
-GAUSSIAN_BASE = {"algorithm": {"method": "ps-admm"}, "privacy": {"target": 1.0, "target_account": "paper"}}
-
-
-def ways_to_name_a_method(method):
-    """A variant, --set and a sweep."""
-    return (
-        ({"variant": [{"name": "v", "algorithm": {"method": method}}]}, ()),
-        ({}, (f"algorithm.method={method}",)),
-        ({"sweep": {"algorithm.method": [method]}}, ()),
-    )
-
-
-@pytest.mark.parametrize("method", ["r-admm", "m-admm"])
-def test_naming_another_method_of_the_family_keeps_the_noise(method):
-    for more, overrides in ways_to_name_a_method(method):
-        (found,) = configfile.load(NOISY | more, overrides).configs
-        assert (found.privacy.perturbation, found.privacy.alpha) == ("objective", 1.0)
-
-
-@pytest.mark.parametrize("method", ["admm", "mr-admm"])
-def test_gaussian_noise_is_not_lost_without_a_word(method):
-    """A method that could be private must say what it takes instead."""
-    for more, overrides in ways_to_name_a_method(method):
-        with pytest.raises(InputError, match=f'"gaussian" is inherited, but {method} does not take it'):
-            configfile.load(GAUSSIAN_BASE | more, overrides)
-    said = {"variant": [{"name": "v", "algorithm": {"method": method}, "privacy": {"perturbation": "none"}}]}
-    assert configfile.load(GAUSSIAN_BASE | said).configs[0].privacy.perturbation == "none"
-
-
-@pytest.mark.parametrize(("base", "method"), [(NOISY, "s-admm"), (NOISY, "gl-admm"), (GAUSSIAN_BASE, "star-admm")])
-def test_a_method_without_noise_leaves_it_behind(base, method):
-    for more, overrides in ways_to_name_a_method(method):
-        assert configfile.load(base | more, overrides).configs[0].privacy.perturbation == "none"
-
-
-def test_a_gaussian_method_does_not_inherit_another_noise():
-    for more, overrides in ways_to_name_a_method("ps-admm"):
-        with pytest.raises(InputError, match="ps-admm needs one of"):
-            configfile.load(NOISY | more, overrides)
-
-
-def test_a_target_alone_is_inherited_by_gaussian_methods():
-    for more, overrides in ways_to_name_a_method("dp-admm"):
-        found = configfile.load({"privacy": {"target": 2.0}} | more, overrides).configs[0].privacy
-        assert (found.perturbation, found.target, found.target_account) == ("gaussian", 2.0, "sound")
-
-
-@pytest.mark.parametrize("instead", [{"perturbation": "none"}, {"noise_std": 2.0}])
-def test_a_target_takes_its_account_along_when_it_is_left_behind(instead):
-    raw = GAUSSIAN_BASE | {"variant": [{"name": "v", "privacy": instead}]}
-    found = configfile.load(raw).configs[0].privacy
-    assert (found.target, found.target_account) == (None, None)
+    assert fingerprint(again) == fingerprint(parsed)
+    assert fingerprint(parse(raw | {"seed": 2})) != fingerprint(parsed)

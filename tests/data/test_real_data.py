@@ -1,27 +1,31 @@
 """The papers' data sets, from their real files: counts, balance, names, norms, and what logistic regression makes of them."""
 
 import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from conftest import command, sentences, shard_of
 from scipy import sparse
 from scipy.optimize import minimize
+from support import command, run, sentences, shard_of
 
 import dpadmm_mpi
-from dpadmm_mpi.config.reading import parse
 from dpadmm_mpi.data.dataset import prepare
 from dpadmm_mpi.data.prepare import ensure_store
 from dpadmm_mpi.data.shard import row_norms
+from dpadmm_mpi.methods import parse
+from dpadmm_mpi.types import Array
 
 RIDGE = 0.22 / (5 * 1750)  # of [R]: rho = 0.22, C = 1750, five nodes
 
 
-def load(name, nodes=1, seed=1, **data):
+def load(name: str, nodes: int = 1, seed: int = 1, **data: Any):
     return prepare(parse({"data": {"source": name, **data}}).data, nodes, seed)
 
 
-def test_adult(fetched, real_data):
+def test_adult(fetched: Callable[[str], str], real_data: Path) -> None:
     """45,222 records, 24.78 % positive, 105 features in the order of adult.names, rows of norm 1, one column of zeros."""
     dataset = load(fetched("adult"), train=1.0)
     shard = shard_of(dataset, 0)
@@ -54,7 +58,9 @@ def test_adult(fetched, real_data):
         ("bio_train", 145_751, None, 74, 1_296),
     ],
 )
-def test_counts(fetched, name, records, training, features, positive):
+def test_counts(
+    fetched: Callable[[str], str], name: str, records: int, training: int | None, features: int, positive: int
+) -> None:
     meta = ensure_store(parse({"data": {"source": fetched(name)}}).data).meta
     assert (meta.records, meta.training, meta.features, meta.positive) == (records, training, features, positive)
     assert meta.largest_norm <= 1 + 1e-12
@@ -67,12 +73,12 @@ def test_counts(fetched, name, records, training, features, positive):
     assert load(name, nodes=3, train=0.7).sizes.sum() == round(0.7 * records)
 
 
-def test_sparse_stays_sparse(fetched):
+def test_sparse_stays_sparse(fetched: Callable[[str], str]) -> None:
     dataset = load(fetched("a9a"), nodes=4)
     assert all(sparse.issparse(shard_of(dataset, node).X) for node in range(4))
 
 
-def test_logistic_regression_on_adult(fetched):
+def test_logistic_regression_on_adult(fetched: Callable[[str], str]) -> None:
     """40,000 records at random for training: 15.3 to 16 % test error over some splits, by an independent solver."""
     errors = []
     for seed in range(1, 5):
@@ -80,7 +86,7 @@ def test_logistic_regression_on_adult(fetched):
         shard, test = shard_of(dataset, 0), dataset.test().shard
         assert (shard.records, test.records) == (40_000, 5_222)
 
-        def objective(f, shard=shard):
+        def objective(f: Array, shard=shard):
             z = shard.y * (shard.X @ f)
             value = np.mean(np.logaddexp(0, -z)) + RIDGE * f @ f / 2
             return value, RIDGE * f - (shard.X.T @ (shard.y / (1 + np.exp(z)))) / len(z)
@@ -90,9 +96,9 @@ def test_logistic_regression_on_adult(fetched):
     assert 0.153 <= np.mean(errors) <= 0.160
 
 
-def test_preprocessing_is_recorded(fetched, tmp_path):
+def test_preprocessing_is_recorded(fetched: Callable[[str], str], tmp_path: Path) -> None:
     raw = {"iterations": 2, "data": {"source": fetched("adult"), "train": 40_000}, "problem": {"C": 1750.0, "rho": 0.22}}
-    result = dpadmm_mpi.run(raw, tmp_path / "out.h5")
+    result = run(raw, tmp_path / "out.h5")
     attributes = dpadmm_mpi.load(tmp_path / "out.h5").attributes["data"]
     assert [step.split(":")[0] for step in attributes["preprocessing"]] == [
         "drop-missing", "one-hot", "scale-columns", "scale-rows"
@@ -103,7 +109,9 @@ def test_preprocessing_is_recorded(fetched, tmp_path):
     assert np.bincount(result["data/node_of_record"] + 1).tolist() == [5222, 8000, 8000, 8000, 8000, 8000]
 
 
-def test_fetch_twice_does_nothing_and_a_flipped_byte_is_refused(real_data, tmp_path, monkeypatch):
+def test_fetch_twice_does_nothing_and_a_flipped_byte_is_refused(
+    real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DPADMM_DATA", str(tmp_path / "cache"))
     folder = tmp_path / "files"
     folder.mkdir()
@@ -134,7 +142,7 @@ def test_fetch_twice_does_nothing_and_a_flipped_byte_is_refused(real_data, tmp_p
     assert "fetched from" in command("data", "fetch", "adult", "--from", real_data).stdout  # and mended
 
 
-def test_two_processes_that_fetch_at_once(real_data, tmp_path):
+def test_two_processes_that_fetch_at_once(real_data: Path, tmp_path: Path) -> None:
     import os
     import subprocess
     import sys

@@ -3,26 +3,27 @@
 import bz2
 import gzip
 import lzma
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from conftest import shard_of
+from numpy.random import Generator
 from scipy import sparse
+from support import run, shard_of
 
-import dpadmm_mpi
-from dpadmm_mpi.config.reading import parse
 from dpadmm_mpi.data import dataset as dataset_module
-from dpadmm_mpi.data import synthetic
 from dpadmm_mpi.data.dataset import prepare
 from dpadmm_mpi.data.shard import row_norms
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods import metrics
+from dpadmm_mpi.methods import metrics, parse
+from dpadmm_mpi.types import Array
 
 COMPRESS = {"": lambda b: b, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 
 @pytest.fixture
-def records(rng):
+def records(rng: Generator):
     X = rng.standard_normal((40, 5)) * (rng.random((40, 5)) < 0.2)
     X /= np.maximum(row_norms(X), 1.0)[:, None]
     X[0, 4] = 0.25  # the last feature occurs
@@ -30,12 +31,12 @@ def records(rng):
     return X, np.where(rng.random(40) < 0.4, 1.0, -1.0)
 
 
-def libsvm_text(X, y):
+def libsvm_text(X: Array, y: Array):
     rows = zip(X, y, strict=True)
     return "".join(f"{int(v):+d} " + " ".join(f"{j + 1}:{float(a)!r}" for j, a in enumerate(x) if a) + "\n" for x, v in rows)
 
 
-def csv_text(X, y, header=True):
+def csv_text(X: Array, y: Array, header: bool = True):
     lines = ["label," + ",".join(f"x{j}" for j in range(X.shape[1]))] if header else []
     for x, v in zip(X, y, strict=True):
         cells = [repr(float(a)) for a in x]
@@ -43,7 +44,7 @@ def csv_text(X, y, header=True):
     return "\n".join(lines) + "\n"
 
 
-def write(folder, source, X, y, suffix=""):
+def write(folder: Path, source: str, X: Array, y: Array, suffix: str = ""):
     path = folder / f"records.{source}{suffix}"
     if source == "npz":
         np.savez(path, X=X, y=y)
@@ -53,24 +54,24 @@ def write(folder, source, X, y, suffix=""):
     return path
 
 
-def dataset(nodes=3, seed=1, **data):
+def dataset(nodes: int = 3, seed: int = 1, **data: Any):
     return prepare(parse({"data": data}).data, nodes, seed)
 
 
-def dense(X):
+def dense(X: Array):
     return X if isinstance(X, np.ndarray) else X.toarray()
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
 @pytest.mark.parametrize("source", ["csv", "libsvm"])
-def test_text_files_plain_and_compressed(tmp_path, records, source, suffix):
+def test_text_files_plain_and_compressed(tmp_path: Path, records: tuple[Array, Array], source: str, suffix) -> None:
     X, y = records
     found = shard_of(dataset(source=source, path=str(write(tmp_path, source, X, y, suffix)), train=1.0, nodes=1), 0)
     assert np.array_equal(dense(found.X), X)
     assert np.array_equal(found.y, y)
 
 
-def test_npz_dense_and_sparse_parts(tmp_path, records):
+def test_npz_dense_and_sparse_parts(tmp_path: Path, records: tuple[Array, Array]) -> None:
     X, y = records
     csr = sparse.csr_matrix(X)
     parts = {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr, "shape": csr.shape}
@@ -84,7 +85,7 @@ def test_npz_dense_and_sparse_parts(tmp_path, records):
     assert sparse.issparse(shards[1].X)
 
 
-def test_csv_without_a_header_has_its_label_last(tmp_path, records):
+def test_csv_without_a_header_has_its_label_last(tmp_path: Path, records: tuple[Array, Array]) -> None:
     X, y = records
     (tmp_path / "r.csv").write_text(csv_text(X, y, header=False))
     found = shard_of(dataset(source="csv", path=str(tmp_path / "r.csv"), train=1.0, nodes=1), 0)
@@ -92,7 +93,7 @@ def test_csv_without_a_header_has_its_label_last(tmp_path, records):
     assert np.array_equal(found.y, y)
 
 
-def test_libsvm_stays_sparse_unless_it_is_dense(tmp_path, rng):
+def test_libsvm_stays_sparse_unless_it_is_dense(tmp_path: Path, rng: Generator) -> None:
     y = np.array([1.0, -1.0] * 10)
     for share, expected in ((0.1, True), (0.9, False)):
         X = 0.1 * (rng.random((20, 8)) < share)
@@ -103,7 +104,7 @@ def test_libsvm_stays_sparse_unless_it_is_dense(tmp_path, rng):
         )
 
 
-def test_sparse_and_dense_records_give_the_same_run(tmp_path, records):
+def test_sparse_and_dense_records_give_the_same_run(tmp_path: Path, records: tuple[Array, Array]) -> None:
     """The same records as npz and as LIBSVM: equal to round-off, all methods' products and Hessians included."""
     X, y = records
     common = {"problem": {"C": 2.0, "rho": 0.3}, "algorithm": {"method": "r-admm"}, "iterations": 5}
@@ -111,12 +112,12 @@ def test_sparse_and_dense_records_give_the_same_run(tmp_path, records):
     runs = []
     for source in ("npz", "libsvm"):
         data = {"source": source, "path": str(write(tmp_path, source, X, y))}
-        runs.append(dpadmm_mpi.run({**common, "data": data, "privacy": privacy}))
+        runs.append(run({**common, "data": data, "privacy": privacy}))
     assert np.allclose(runs[0]["final/primal"], runs[1]["final/primal"], rtol=0, atol=1e-9)
     assert np.array_equal(runs[0]["data/node_of_record"], runs[1]["data/node_of_record"])
 
 
-def test_given_test_file(tmp_path, records):
+def test_given_test_file(tmp_path: Path, records: tuple[Array, Array]) -> None:
     X, y = records
     a, b = tmp_path / "a", tmp_path / "b"
     a.write_text(libsvm_text(X, y))
@@ -127,29 +128,10 @@ def test_given_test_file(tmp_path, records):
     assert np.array_equal(found.node_of_record()[40:], np.full(7, -1))
 
 
-@pytest.mark.parametrize("split", [{}, {"split": "uneven"}, {"split": "by-label"}, {"sizes": [3, 20, 9]}])
-@pytest.mark.parametrize("source", ["synthetic", "npz"])
-def test_node_of_record_says_where_each_record_went(tmp_path, records, source, split):
-    X, y = records
-    place = {"path": str(write(tmp_path, "npz", X, y))} if source == "npz" else {"records": 40, "features": 5}
-    found = dataset(source=source, **place, **split, train=32)
-    owners = found.node_of_record()
-    assert len(owners) == 40
-    assert np.array_equal(np.bincount(owners + 1), [8, *found.sizes])
-    assert found.sizes.sum() == 32
-    if "sizes" in split:
-        assert found.sizes.tolist() == [3, 20, 9]
-    if source == "npz":
-        for node in range(3):
-            assert np.array_equal(shard_of(found, node).X, X[owners == node])
-        assert np.array_equal(found.test().shard.y, y[owners == -1])
-    else:
-        assert [shard_of(found, i).records for i in range(3)] == found.sizes.tolist()
-        assert found.test().records == 8
-
-
 @pytest.mark.parametrize("source", ["npz", "libsvm"])
-def test_test_records_that_do_not_fit_are_read_in_blocks(tmp_path, records, monkeypatch, source):
+def test_test_records_that_do_not_fit_are_read_in_blocks(
+    tmp_path: Path, records: tuple[Array, Array], monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
     """The error of every classifier is the same, from the memory and from the disk."""
     X, y = records
     place = {"source": source, "path": str(write(tmp_path, source, X, y)), "train": 17}
@@ -165,56 +147,7 @@ def test_test_records_that_do_not_fit_are_read_in_blocks(tmp_path, records, monk
     assert np.array_equal(metrics.test_error(f, found.test()), expected)
 
 
-def test_even_split_is_even_and_uneven_follows_its_concentration():
-    assert np.ptp(dataset(nodes=7, records=100, train=1.0).sizes) <= 1
-    spread = {
-        c: np.std(dataset(nodes=50, records=10_000, train=1.0, split="uneven", concentration=c).sizes) for c in (0.5, 5, 500)
-    }
-    assert spread[0.5] > spread[5] > spread[500]
-    assert dataset(nodes=50, records=100, train=1.0, split="uneven", concentration=0.05).sizes.min() >= 1
-
-
-@pytest.mark.parametrize("source", ["synthetic", "npz"])
-def test_by_label_skews_the_labels(tmp_path, rng, source):
-    """skew = 0: every node has the same share of positives within chance; skew = 1: at most one node has both labels."""
-    X = np.full((4000, 3), 0.5)
-    y = np.where(rng.random(4000) < 0.25, 1.0, -1.0)
-    np.savez(tmp_path / "r.npz", X=X, y=y)
-    place = {"path": str(tmp_path / "r.npz")} if source == "npz" else {"records": 4000, "features": 9}
-    shares = {}
-    for skew in (0.0, 0.5, 1.0):
-        found = dataset(nodes=8, source=source, **place, train=1.0, split="by-label", skew=skew)
-        shares[skew] = np.array([np.mean(shard_of(found, i).y > 0) for i in range(8)])
-        assert np.ptp(found.sizes) <= 1
-    assert np.ptp(shares[0.0]) < 0.15
-    assert np.ptp(shares[0.5]) > 0.4
-    assert sum((shares[1.0] > 0) & (shares[1.0] < 1)) <= 1
-
-
-def test_synthetic_records_look_like_adult():
-    shard = synthetic.records(3, 105, 500, node=2)
-    assert synthetic.groups(105) == list(synthetic.ADULT_GROUPS)
-    assert np.allclose(row_norms(shard.X), 1.0)
-    column = 0
-    for size in synthetic.ADULT_GROUPS:
-        assert (np.count_nonzero(shard.X[:, column : column + size], axis=1) == 1).all()
-        column += size
-    assert (shard.X[:, column:] > 0).all()
-    for features in (1, 2, 3, 10, 400):
-        found = synthetic.records(3, features, 50, node=0)
-        assert found.X.shape == (50, features)
-        assert row_norms(found.X).max() <= 1 + 1e-12
-
-
-def test_synthetic_shards_depend_on_their_own_address_only():
-    """The same node has the same records whatever the other nodes are; different nodes have different ones."""
-    few = dataset(nodes=2, records=100, features=6, train=1.0)
-    many = dataset(nodes=4, records=200, features=6, train=1.0)
-    assert np.array_equal(shard_of(few, 1).X, shard_of(many, 1).X)
-    assert not np.array_equal(shard_of(few, 0).X, shard_of(few, 1).X)
-
-
-def test_preprocessing_steps(tmp_path, rng):
+def test_preprocessing_steps(tmp_path: Path, rng: Generator) -> None:
     X = 10 * rng.standard_normal((30, 4))
     X[:, 2] = 0
     np.savez(tmp_path / "r.npz", X=X, y=np.where(np.arange(30) % 2, 1, -1))
@@ -226,7 +159,7 @@ def test_preprocessing_steps(tmp_path, rng):
     assert np.allclose(np.linalg.norm(rows, axis=1), 1)
 
 
-def change(X, index, value):
+def change(X: Array, index, value):
     X = X.copy()
     X[index] = value
     return X
@@ -249,14 +182,14 @@ BAD = {
 
 @pytest.mark.parametrize("source", ["npz", "csv", "libsvm"])
 @pytest.mark.parametrize("fault", BAD)
-def test_bad_records_are_refused(tmp_path, records, source, fault):
+def test_bad_records_are_refused(tmp_path: Path, records: tuple[Array, Array], source: str, fault: str) -> None:
     spoil, sentence = BAD[fault]
     path = write(tmp_path, source, *spoil(*records))
     with pytest.raises(InputError, match=sentence):
-        dpadmm_mpi.run({"data": {"source": source, "path": str(path)}})
+        run({"data": {"source": source, "path": str(path)}})
 
 
-def broken_gzip(text):
+def broken_gzip(text: str):
     return gzip.compress(text.encode(), mtime=0)[:-20]  # no clock: the workers of the tests must agree on their names
 
 
@@ -284,14 +217,14 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("source", "content", "sentence"), BROKEN)
-def test_broken_files_are_refused(tmp_path, source, content, sentence):
+def test_broken_files_are_refused(tmp_path: Path, source: str, content, sentence: str) -> None:
     path = tmp_path / "r"
     path.write_bytes(content)
     with pytest.raises(InputError, match=sentence):
         dataset(source=source, path=str(path))
 
 
-def test_other_refusals(tmp_path, records):
+def test_other_refusals(tmp_path: Path, records: tuple[Array, Array]) -> None:
     X, y = records
     np.savez(tmp_path / "a.npz", X=X, y=y)
     np.savez(tmp_path / "narrow.npz", X=X[:, :3], y=y)
@@ -319,7 +252,7 @@ def test_other_refusals(tmp_path, records):
             dataset(**data)
 
 
-def test_a_given_test_file_is_checked_and_scaled_too(tmp_path, records):
+def test_a_given_test_file_is_checked_and_scaled_too(tmp_path: Path, records: tuple[Array, Array]) -> None:
     X, y = records
     np.savez(tmp_path / "a.npz", X=X, y=y)
     np.savez(tmp_path / "long.npz", X=3 * X, y=y)
@@ -327,13 +260,3 @@ def test_a_given_test_file_is_checked_and_scaled_too(tmp_path, records):
     with pytest.raises(InputError, match="has norm"):
         dataset(**place)
     assert row_norms(dataset(**place, preprocess=["scale-rows"]).test().shard.X).max() <= 1 + 1e-12
-
-
-def test_C_equal_to_the_smallest_shard_is_allowed():
-    raw = {"network": {"nodes": 2}, "data": {"sizes": [60, 30], "records": 100, "features": 3}, "problem": {"C": 30.0}}
-    assert dpadmm_mpi.run(raw | {"iterations": 1}).complete
-
-
-def test_C_above_the_smallest_shard_is_refused():
-    with pytest.raises(InputError, match=r"problem.C: found 50, but node 1 has only 30 records"):
-        dpadmm_mpi.run({"network": {"nodes": 2}, "data": {"sizes": [60, 30], "records": 100}, "problem": {"C": 50.0}})

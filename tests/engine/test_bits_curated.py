@@ -1,10 +1,12 @@
 """The curated family on any number of ranks, also with a rank for the hub alone: identical to the last bit."""
 
+from pathlib import Path
+
 import h5py
 import numpy as np
 import pytest
 import tomli_w
-from conftest import command
+from support import command
 
 from dpadmm_mpi.storage.compare import compare
 
@@ -26,7 +28,7 @@ VARIANTS = {
 
 
 @pytest.fixture(scope="module")
-def serial(tmp_path_factory):
+def serial(tmp_path_factory: pytest.TempPathFactory):
     """A file with all variants on five uneven shards, and the folder that a serial run of it wrote."""
     folder = tmp_path_factory.mktemp("curated")
     rng = np.random.default_rng(3)
@@ -53,7 +55,7 @@ def serial(tmp_path_factory):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 6])
-def test_any_number_of_ranks(serial, ranks):
+def test_any_number_of_ranks(serial: Path, ranks: int) -> None:
     process = command("run", serial / "curated.toml", "-o", serial / f"ranks-{ranks}", ranks=ranks)
     assert process.returncode == 0, process.stderr
     files = sorted((serial / "serial").iterdir())

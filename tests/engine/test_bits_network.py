@@ -1,21 +1,23 @@
 """Serial and any number of ranks: the recorded results are identical to the last bit."""
 
+from pathlib import Path
+
 import h5py
 import numpy as np
 import pytest
-from conftest import METHODS, PERTURBATIONS, command
+from support import METHODS, PERTURBATIONS, command
 
 SOURCES = ("synthetic", "npz", "libsvm")
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory):
+def everything(tmp_path_factory: pytest.TempPathFactory):
     """One file with every method and perturbation as variants, and the folder that a serial run of it wrote.
 
     Six nodes of unequal degrees, uneven shards, two runs, noise on; dense, sparse and synthetic records.
     """
     import tomli_w
-    from conftest import EDGES
+    from support import EDGES
 
     folder = tmp_path_factory.mktemp("everything")
     (folder / "edges.txt").write_text("".join(f"{i} {j}\n" for i, j in EDGES))
@@ -68,7 +70,7 @@ def everything(tmp_path_factory):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
-def test_every_method_and_perturbation_on_any_number_of_ranks(everything, ranks):
+def test_every_method_and_perturbation_on_any_number_of_ranks(everything: Path, ranks: int) -> None:
     from dpadmm_mpi.storage.compare import compare
 
     process = command("run", everything / "everything.toml", "-o", everything / f"ranks-{ranks}", ranks=ranks)
@@ -81,7 +83,7 @@ def test_every_method_and_perturbation_on_any_number_of_ranks(everything, ranks)
             assert len(np.unique(file["timing/owner"])) == ranks
 
 
-def test_diff_command_says_identical_and_notices_a_seed(everything, tmp_path):
+def test_diff_command_says_identical_and_notices_a_seed(everything: Path, tmp_path: Path) -> None:
     name = "mr-admm objective synthetic"
     first = everything / "serial" / "mr-admm-objective-synthetic.h5"
     command("run", everything / "everything.toml", "--only", name, "-o", tmp_path / "same", ranks=2)
@@ -94,7 +96,7 @@ def test_diff_command_says_identical_and_notices_a_seed(everything, tmp_path):
     assert "identical" not in other.stdout
 
 
-def test_diff_sees_one_flipped_bit(everything, tmp_path):
+def test_diff_sees_one_flipped_bit(everything: Path, tmp_path: Path) -> None:
     original = everything / "serial" / "admm-dual-npz.h5"
     copy = tmp_path / "copy.h5"
     copy.write_bytes(original.read_bytes())
@@ -108,7 +110,7 @@ def test_diff_sees_one_flipped_bit(everything, tmp_path):
     assert "(1 of 504 differ)" in process.stdout
 
 
-def test_the_recorded_configuration_runs_again(everything, tmp_path):
+def test_the_recorded_configuration_runs_again(everything: Path, tmp_path: Path) -> None:
     """Out of the file, as text, from another folder: the same result, also when the result file itself is run."""
     original = everything / "serial" / "r-admm-penalty-libsvm.h5"
     with h5py.File(original) as file:

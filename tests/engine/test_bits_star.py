@@ -1,16 +1,18 @@
 """The star family on any number of ranks, up to one for the server alone: identical to the last bit, noise on."""
 
+from pathlib import Path
+
 import h5py
 import numpy as np
 import pytest
 import tomli_w
-from conftest import command
+from support import command
 
 from dpadmm_mpi.storage.compare import compare
 
 
 @pytest.fixture(scope="module")
-def stars(tmp_path_factory):
+def stars(tmp_path_factory: pytest.TempPathFactory):
     """Every method as a variant, dense and sparse records of unequal providers, and the folder that a serial run wrote."""
     folder = tmp_path_factory.mktemp("stars")
     rng = np.random.default_rng(4)
@@ -45,7 +47,7 @@ def stars(tmp_path_factory):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 6])
-def test_any_number_of_ranks_writes_the_same_file(stars, ranks):
+def test_any_number_of_ranks_writes_the_same_file(stars: Path, ranks: int) -> None:
     """Six ranks for five providers: rank 0 has the server and no records."""
     process = command("run", stars / "stars.toml", "-o", stars / f"ranks-{ranks}", ranks=ranks)
     assert process.returncode == 0, process.stderr

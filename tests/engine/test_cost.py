@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from dpadmm_mpi.cli.main import cli
-from dpadmm_mpi.config.files import load
 from dpadmm_mpi.config.options import Config
 from dpadmm_mpi.engine.cost import Cost, Rows, cost, in_words, look_at
 from dpadmm_mpi.engine.machine import Machine, measure
 from dpadmm_mpi.methods.base import make_plan
-from dpadmm_mpi.parallel.collective import assign_owners
+from dpadmm_mpi.parallel.owners import assign_owners
+from dpadmm_mpi.storage.experiments import load
 
 MACHINE = Machine(
     dense=1e-10, stream=8e-10, sparse=8e-10, product=4e-11, record=2e-9, normal=1e-8, copy=2e-10, call=4e-7, matrix=3e-7,

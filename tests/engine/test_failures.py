@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import MPI_ENVIRONMENT, TIMEOUT, command, sentences
+from support import MPI_ENVIRONMENT, TIMEOUT, MakeConfig, Process, WriteToml, command, sentences
 
 from dpadmm_mpi import InputError, load
 
@@ -19,17 +19,17 @@ RANKS = 3
 
 
 @pytest.fixture
-def job(config, write_toml, tmp_path):
+def job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path):
     return "run", write_toml(config("r-admm", "objective")), "-o", tmp_path / "out.h5"
 
 
-def run_sabotaged(job, fault, rank, ranks=RANKS):
+def run_sabotaged(job: list[str], fault: str, rank, ranks: int = RANKS):
     return command(fault, rank, *job, ranks=ranks, program=SABOTAGE)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("fault", ["raise", "exit"])
-def test_one_rank_fails(job, fault, rank):
+def test_one_rank_fails(job: list[str], fault: str, rank: int) -> None:
     process = run_sabotaged(job, fault, rank)
     assert process.returncode == 1
     assert len(sentences(process)) == 1
@@ -38,7 +38,7 @@ def test_one_rank_fails(job, fault, rank):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_one_rank_is_killed(job, rank):
+def test_one_rank_is_killed(job: list[str], rank: int) -> None:
     """The launcher notices; its code says the signal. The log of rank 0 is readable and not complete."""
     process = run_sabotaged(job, "kill", rank)
     assert process.returncode == 128 + signal.SIGKILL
@@ -46,7 +46,7 @@ def test_one_rank_is_killed(job, rank):
 
 
 @pytest.mark.parametrize("ranks", [None, RANKS])
-def test_full_disk(job, ranks):
+def test_full_disk(job: list[str], ranks: int) -> None:
     process = run_sabotaged(job, "full-disk", 0, ranks)
     assert process.returncode == 1
     assert len(sentences(process)) == 1
@@ -54,21 +54,21 @@ def test_full_disk(job, ranks):
     assert not job[-1].exists()
 
 
-def test_bad_configuration_is_said_once(config, write_toml, tmp_path):
+def test_bad_configuration_is_said_once(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     process = command("run", write_toml(config() | {"itertions": 3}), "-o", tmp_path / "out.h5", ranks=RANKS)
     assert process.returncode == 2
     assert sentences(process) == ['dpadmm: itertions: unknown key; did you mean "iterations"?']
     assert not (tmp_path / "out.h5").exists()
 
 
-def test_bad_option_is_said_once():
+def test_bad_option_is_said_once() -> None:
     process = command("run", "--no-such-option", ranks=RANKS)
     assert process.returncode == 2
     assert process.stderr.count("No such option") == 1
 
 
 @pytest.mark.parametrize("ranks", [None, RANKS])
-def test_existing_output_is_refused_and_kept(job, ranks):
+def test_existing_output_is_refused_and_kept(job: list[str], ranks: int) -> None:
     job[-1].write_text("precious")
     process = command(*job, ranks=ranks)
     assert process.returncode == 2
@@ -76,39 +76,19 @@ def test_existing_output_is_refused_and_kept(job, ranks):
     assert job[-1].read_text() == "precious"
 
 
-def test_force_replaces(job):
+def test_force_replaces(job: list[str]) -> None:
     job[-1].write_text("old")
     assert command(*job, "--force", ranks=2).returncode == 0
     assert load(job[-1]).complete
 
 
-def test_more_ranks_than_nodes(job):
+def test_more_ranks_than_nodes(job: list[str]) -> None:
     process = command(*job, ranks=7)
     assert process.returncode == 2
     assert sentences(process) == ["dpadmm: started on 7 ranks, but the network has 6 nodes; use at most 6 ranks"]
 
 
-@pytest.mark.parametrize(
-    ("environment", "rank"),
-    [({"PMI_SIZE": "4", "PMI_RANK": "0"}, 0), ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2"}, 2)],
-)
-def test_copies_that_each_see_one_rank_are_refused(job, environment, rank):
-    """As under the launcher of another MPI library: N singletons, of which one speaks and none writes."""
-    process = command(*job, environment=environment)
-    assert not job[-1].exists()
-    if rank:  # whose code could make the launcher end rank 0 before it has spoken
-        assert (process.returncode, sentences(process)) == (0, [])
-    else:
-        assert process.returncode == 2
-        assert "launcher started 4 processes" in sentences(process)[0]
-        assert "sees one" in sentences(process)[0]
-
-
-def test_a_serial_run_inside_an_allocation_can_be_asked_for(job):
-    assert command(*job, "--serial", environment={"SLURM_NTASKS": "4"}).returncode == 0
-
-
-def test_python_interface_under_mpi(config, tmp_path):
+def test_python_interface_under_mpi(config: MakeConfig, tmp_path: Path) -> None:
     """run(comm=...): a failing rank ends the job; copies without a communicator are refused."""
     program = tmp_path / "program.py"
     program.write_text(
@@ -120,7 +100,7 @@ def test_python_interface_under_mpi(config, tmp_path):
         "if fault == 'raise' and MPI.COMM_WORLD.Get_rank() == 1:\n"
         "    decentralised.Decentralised.receive = None\n"
         "comm = None if fault == 'copies' else MPI.COMM_WORLD\n"
-        "result = dpadmm_mpi.run(raw, sys.argv[3], comm=comm)\n"
+        "result = run(raw, sys.argv[3], comm=comm)\n"
         "print('result' if result is not None else 'nothing')\n"
     )
     raw = repr(config("r-admm", "objective"))
@@ -133,12 +113,12 @@ def test_python_interface_under_mpi(config, tmp_path):
     assert not (tmp_path / "c.h5").exists()
 
 
-def long_job(config, write_toml, tmp_path, runs=50):
+def long_job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, runs: int = 50):
     path = write_toml(config("r-admm", "objective", iterations=500, runs=runs))
     return ["run", str(path), "-o", str(tmp_path / "out.h5")]
 
 
-def wait_until_running(tmp_path, process):
+def wait_until_running(tmp_path: Path, process: Process) -> None:
     """Until some rows are on the disk; the running job may be read."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
@@ -149,7 +129,7 @@ def wait_until_running(tmp_path, process):
     raise AssertionError(f"not running: {process.poll()}")
 
 
-def test_a_killed_serial_run_leaves_a_readable_file(config, write_toml, tmp_path):
+def test_a_killed_serial_run_leaves_a_readable_file(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """kill -9 at full speed: everything up to the last second is there, the rest is nan, complete is false."""
     process = subprocess.Popen([sys.executable, "-m", "dpadmm_mpi", *long_job(config, write_toml, tmp_path)])
     wait_until_running(tmp_path, process)
@@ -164,7 +144,7 @@ def test_a_killed_serial_run_leaves_a_readable_file(config, write_toml, tmp_path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
-def test_a_killed_launcher_leaves_no_orphans(config, write_toml, tmp_path):
+def test_a_killed_launcher_leaves_no_orphans(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     mpiexec = str(Path(sys.executable).parent / "mpiexec")
     arguments = [mpiexec, "-n", "3", sys.executable, "-m", "dpadmm_mpi", *long_job(config, write_toml, tmp_path)]
     process = subprocess.Popen(arguments, env={**os.environ, **MPI_ENVIRONMENT}, stderr=subprocess.DEVNULL)
@@ -193,7 +173,7 @@ def test_a_killed_launcher_leaves_no_orphans(config, write_toml, tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, RANKS])
-def test_interrupt_ends_the_job(config, write_toml, tmp_path, ranks):
+def test_interrupt_ends_the_job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, ranks: int) -> None:
     start = [sys.executable, "-m", "dpadmm_mpi"]
     if ranks:
         start = [str(Path(sys.executable).parent / "mpiexec"), "-n", str(ranks), *start]
@@ -212,7 +192,7 @@ def test_interrupt_ends_the_job(config, write_toml, tmp_path, ranks):
         assert errors.decode().split("\n")[-2].startswith("dpadmm: stopped by SIGINT after iteration ")
 
 
-def test_a_read_only_folder_is_said(config, write_toml, tmp_path):
+def test_a_read_only_folder_is_said(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """Before anything is computed, and nothing appears beside the configuration."""
     path, folder = write_toml(config()), tmp_path / "read-only"
     folder.mkdir(mode=0o555)

@@ -1,15 +1,17 @@
 """The memory of a rank grows with its shard, not with the data set."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from conftest import command
+from support import WriteToml, command
 
 RANKS = 8
 PROGRAM = Path(__file__).parent / "memory.py"
 TINY = ["data.source=synthetic", "data.records=400", "data.train=200", "data.features=74", "problem.C=1"]
 
 
-def test_eight_ranks_on_bio_train(fetched, write_toml, tmp_path):
+def test_eight_ranks_on_bio_train(fetched: Callable[[str], str], write_toml: WriteToml, tmp_path: Path) -> None:
     """Peak of each rank: that without the data, plus its share of the data, plus at most 20 %."""
     raw = {
         "iterations": 3,
@@ -20,7 +22,7 @@ def test_eight_ranks_on_bio_train(fetched, write_toml, tmp_path):
     }
     path = write_toml(raw)
 
-    def peaks(*overrides):
+    def peaks(*overrides: Any):
         settings = [word for override in overrides for word in ("--set", override)]
         process = command(tmp_path, "run", path, "-o", tmp_path / "o.h5", "--force", *settings, ranks=RANKS, program=PROGRAM)
         assert process.returncode == 0, process.stderr

@@ -8,35 +8,35 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import LAUNCHES, MPI_ENVIRONMENT, RESTARTS, command, sentences
+from support import LAUNCHES, MPI_ENVIRONMENT, RESTARTS, MakeConfig, WriteToml, command, sentences
 
 from dpadmm_mpi import load
 from dpadmm_mpi.cli.run import advice_to_pack, targets
-from dpadmm_mpi.config.options import files as configfile
-from dpadmm_mpi.engine.several import Job, Report, _summary
+from dpadmm_mpi.engine.several import Job, Report, _summary, _work
 from dpadmm_mpi.errors import RunError, Stopped
-from dpadmm_mpi.parallel.launcher import prefer_shared_memory
+from dpadmm_mpi.storage import experiments as configfile
 from dpadmm_mpi.storage.compare import compare
+from dpadmm_mpi.storage.experiments import load
 
 VARIANTS = [{"name": f"eta {eta}", "algorithm": {"eta": eta}} for eta in (0.6, 0.7, 0.8, 0.9, 1.0)]
 
 
 @pytest.fixture
-def variants(config, write_toml, tmp_path):
+def variants(config: MakeConfig, write_toml: WriteToml, tmp_path: Path):
     """A file with five variants, and the folder that a serial run of it writes."""
     path = write_toml(RESTARTS["admm"](config) | {"variant": VARIANTS})
     assert command("run", path, "-o", tmp_path / "serial").returncode == 0
     return path, sorted((tmp_path / "serial").glob("*.h5"))
 
 
-def assert_same_files(expected, folder):
+def assert_same_files(expected, folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [path.name for path in expected]
     for path in expected:
         assert list(compare(path, folder / path.name)) == []
 
 
 @pytest.mark.parametrize(("ranks", "groups"), [(3, 3), (4, 2)])
-def test_packed_variants_have_the_same_bits(variants, tmp_path, ranks, groups):
+def test_packed_variants_have_the_same_bits(variants: tuple[Path, list[Path]], tmp_path: Path, ranks: int, groups: int) -> None:
     path, expected = variants
     process = command("run", path, "-o", tmp_path / "packed", "--pack", groups, ranks=ranks)
     assert process.returncode == 0, process.stderr
@@ -48,21 +48,11 @@ def test_packed_variants_have_the_same_bits(variants, tmp_path, ranks, groups):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "chosen", "used"),
-    [(("4", "4"), None, "^ucx"), (("4", "4"), "rdma", "rdma"), (("2", "4"), None, None), ((None, None), None, None)],
-    ids=["one host", "the user's own choice", "several hosts", "another library"],
-)
-def test_ucx_is_left_out_on_one_host_only(sizes, chosen, used):
-    names = ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE", "OMPI_MCA_osc")
-    environment = {name: value for name, value in zip(names, (*sizes, chosen), strict=True) if value is not None}
-    prefer_shared_memory(environment)
-    assert environment.get("OMPI_MCA_osc") == used
-
-
-@pytest.mark.parametrize(
     ("nodes", "ranks", "advised"), [(6, 2, False), (6, 4, True), (5, 2, True), (5, 5, False), (20, 3, False)]
 )
-def test_packing_is_advised_where_ranks_would_wait_for_each_other(config, write_toml, nodes, ranks, advised):
+def test_packing_is_advised_where_ranks_would_wait_for_each_other(
+    config: MakeConfig, write_toml: WriteToml, nodes: int, ranks: int, advised: bool
+) -> None:
     """5 nodes on 2 ranks are 3 and 2: a third of the second rank's time. Not where there are too few variants either."""
     raw = config() | {"network": {"graph": "ring", "nodes": nodes}, "sweep": {"algorithm.eta": [0.1 * k for k in range(1, 6)]}}
     raw["data"] |= {"records": 400}
@@ -71,7 +61,7 @@ def test_packing_is_advised_where_ranks_would_wait_for_each_other(config, write_
     assert advice_to_pack(jobs[: ranks - 1], ranks) is None
 
 
-def test_the_advice_is_said_once(config, write_toml, tmp_path):
+def test_the_advice_is_said_once(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     path = write_toml(config() | {"network": {"graph": "ring", "nodes": 5}, "variant": VARIANTS})
     process = command("run", path, "-o", tmp_path / "out", ranks=4)
     assert process.returncode == 0, process.stderr
@@ -94,7 +84,9 @@ cli.entry()
 
 @pytest.mark.parametrize(("kind", "code"), [("RunError", 1), ("InputError", 2)])
 @pytest.mark.parametrize(("ranks", "pack"), [(None, ()), (2, ()), (4, ("--pack", 2))])
-def test_a_failing_variant_is_named_and_the_others_finish(variants, tmp_path, kind, code, ranks, pack):
+def test_a_failing_variant_is_named_and_the_others_finish(
+    variants: tuple[Path, list[Path]], tmp_path: Path, kind: str, code: int, ranks: int | None, pack
+) -> None:
     """One variant fails on all its ranks after the checks: it is named at the end, everything else is done and shown."""
     path, expected = variants
     program = tmp_path / "fail.py"
@@ -111,7 +103,7 @@ def test_a_failing_variant_is_named_and_the_others_finish(variants, tmp_path, ki
     assert_same_files(expected, tmp_path / "packed")
 
 
-def test_the_last_variants_of_a_pack_leave_ranks_idle(config, write_toml, tmp_path):
+def test_the_last_variants_of_a_pack_leave_ranks_idle(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """Four ranks, and one variant left whose network has three nodes: three ranks take it."""
     small = RESTARTS["admm"](config) | {"network": {"graph": "ring", "nodes": 3}, "variant": VARIANTS[:4]}
     path = write_toml(small)
@@ -125,7 +117,7 @@ def test_the_last_variants_of_a_pack_leave_ranks_idle(config, write_toml, tmp_pa
     assert load(last).attributes["timing"]["ranks"] == 3
 
 
-def test_a_signal_at_one_rank_stops_every_group(config, write_toml, tmp_path):
+def test_a_signal_at_one_rank_stops_every_group(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """It reaches one rank of the first group; the second hears of it, and the launcher sees 75."""
     path = write_toml(
         config("admm", iterations=200_000, record={"every": 100, "trajectory": False}) | {"variant": VARIANTS[:2]}
@@ -162,7 +154,7 @@ def test_a_signal_at_one_rank_stops_every_group(config, write_toml, tmp_path):
     assert all(f'variant "{variant["name"]}": stopped by' in errors for variant in VARIANTS[:2])
 
 
-def test_packed_variants_stop_in_time(config, write_toml, tmp_path):
+def test_packed_variants_stop_in_time(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     path = write_toml(config("admm", iterations=20_000) | {"variant": VARIANTS[:2]})
     process = command("run", path, "-o", tmp_path / "packed", "--pack", 2, "--walltime", "0:03", ranks=2)
     assert process.returncode == 75, process.stderr
@@ -171,7 +163,7 @@ def test_packed_variants_stop_in_time(config, write_toml, tmp_path):
     assert len(list((tmp_path / "packed").glob("*.restart/checkpoint"))) == 2
 
 
-def test_index(variants, tmp_path):
+def test_index(variants: tuple[Path, list[Path]], tmp_path: Path) -> None:
     path, expected = variants
     assert command("run", path, "-o", tmp_path / "some", "--index", 3).returncode == 0
     assert_same_files([expected[3]], tmp_path / "some")
@@ -182,56 +174,26 @@ def test_index(variants, tmp_path):
     assert "numbered from 0 to 4" in sentences(process)[0]
 
 
-def test_selftest_names_hosts_and_nodes(config, write_toml, tmp_path):
-    import platform
-
-    process = command("run", "--selftest", write_toml(RESTARTS["admm"](config)), ranks=3, cwd=tmp_path)
-    assert process.returncode == 0, process.stderr
-    lines = process.stdout.splitlines()
-    hosts = [line for line in lines if line.startswith("    rank ")]
-    assert [line.split(":")[0].strip() for line in hosts] == [f"rank {rank} on {platform.node()}" for rank in range(3)]
-    assert sorted(int(i) for line in hosts for i in line.split("nodes ")[1].split(", ")) == list(range(6))
-    assert lines[-1].startswith("passed in ")
-    assert not list(tmp_path.glob("*.h5"))
-
-
-def test_selftest_with_too_many_ranks_speaks_once(config, write_toml):
-    process = command("run", "--selftest", write_toml(RESTARTS["admm"](config)), ranks=7)
-    assert process.returncode == 2
-    assert sentences(process) == ["dpadmm: started on 7 ranks, but the network has 6 nodes; use at most 6 ranks"]
-
-
-@pytest.mark.parametrize("fault", ["configuration", "message"])
-def test_selftest_finds_what_does_not_fit(config, write_toml, tmp_path, fault):
-    program = tmp_path / "fault.py"
-    program.write_text(
-        "from dpadmm_mpi import cli, launch, selftest, transport\n"
-        "if launch.announced_rank() == 1:\n"
-        + {
-            "configuration": "    selftest._digest = lambda content: 'another'\n",
-            "message": "    start = transport.MpiLinks.start\n"
-            "    transport.MpiLinks.start = lambda self, values: start(self, values + 1.0)\n",
-        }[fault]
-        + "cli.entry()\n"
-    )
-    process = command("run", "--selftest", write_toml(RESTARTS["admm"](config)), ranks=3, program=program)
-    assert process.returncode == 1
-    (sentence,) = sentences(process)
-    expected = {"configuration": "rank 1 on ", "message": "messages along the edges arrive wrongly"}
-    assert expected[fault] in sentence
-    assert "passed" not in process.stdout
-
-
-def test_the_file_of_a_job_is_its_own(variants):
+def test_the_file_of_a_job_is_its_own(variants: tuple[Path, list[Path]]) -> None:
     """Nothing but result files is left in a folder."""
     _, expected = variants
     assert all(Path(path).suffix == ".h5" for path in expected[0].parent.iterdir())
 
 
-def test_sentences_come_in_the_order_of_the_variants_whichever_group_had_them():
+def test_sentences_come_in_the_order_of_the_variants_whichever_group_had_them() -> None:
     jobs = [Job(configfile.load({"name": name}).configs[0], Path(f"{name}.h5")) for name in "abc"]
     reports = [
         Report([], {"c.h5": RunError("c failed")}, {}),
         Report([], {"a.h5": RunError("a failed")}, {"b.h5": Stopped("b")}),
     ]
     assert str(_summary(jobs, reports)) == "a failed; c failed; b"
+
+
+FIGURE = Path(__file__).parents[2] / "configs" / "recycled-fig5.toml"
+
+
+def test_recycling_methods_count_half() -> None:
+    """[R] Fig. 5: the curves of 50 data steps come before those of 25, which even out what is left at the end."""
+    jobs = targets(load(FIGURE, []), Path("out"))
+    steps = {"admm": 50, "m-admm": 50, "r-admm": 25, "mr-admm": 25}
+    assert [_work(job) for job in jobs] == [10 * steps[job.config.algorithm.method] for job in jobs]

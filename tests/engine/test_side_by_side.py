@@ -2,26 +2,24 @@
 
 import numpy as np
 import pytest
-from conftest import RESTARTS
+from support import RESTARTS, MakeConfig, Raw, planned, run
 
-import dpadmm_mpi
-from dpadmm_mpi.config.options import files as configfile
 from dpadmm_mpi.methods import base as plan
-from dpadmm_mpi.methods.base import SIDE_BY_SIDE, make_plan
+from dpadmm_mpi.methods.base import SIDE_BY_SIDE
 
 
-def groups(raw):
-    return make_plan(configfile.load(raw).configs[0])[0].groups_of_runs
+def groups(raw: Raw):
+    return planned(raw)[0].groups_of_runs
 
 
 @pytest.mark.parametrize("runs", [1, 2, SIDE_BY_SIDE, SIDE_BY_SIDE + 1, 3 * SIDE_BY_SIDE])
-def test_groups_are_all_runs_in_order(config, runs):
+def test_groups_are_all_runs_in_order(config: MakeConfig, runs: int) -> None:
     found = groups(config(runs=runs))
     assert [run for group in found for run in group] == list(range(runs))
     assert max(map(len, found)) == min(runs, SIDE_BY_SIDE)
 
 
-def test_large_states_and_large_shards_make_smaller_groups(config, monkeypatch):
+def test_large_states_and_large_shards_make_smaller_groups(config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six nodes with four features; the largest of the uneven shards has more than 40 of the 200 records."""
     raw = config(runs=6)
     monkeypatch.setattr(plan, "STATE_NUMBERS", 3 * 6 * 4)
@@ -31,13 +29,13 @@ def test_large_states_and_large_shards_make_smaller_groups(config, monkeypatch):
 
 
 @pytest.mark.parametrize("name", RESTARTS)
-def test_a_run_is_the_same_in_any_company(config, monkeypatch, name):
+def test_a_run_is_the_same_in_any_company(config: MakeConfig, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Alone, in pairs and all together: its own noise, its own start, the same numbers but for round-off."""
     raw = RESTARTS[name](config) | {"runs": 5, "iterations": 6}
-    together = dpadmm_mpi.run(raw)
+    together = run(raw)
     assert len({values.tobytes() for values in together["final/primal"]}) == 5
     for size in (1, 2):
         monkeypatch.setattr(plan, "SIDE_BY_SIDE", size)
-        apart = dpadmm_mpi.run(raw)
+        apart = run(raw)
         for measure in ("loss", "objective", "consensus_error", "test_error", "node_loss", "final/primal", "final/dual"):
             np.testing.assert_allclose(apart[measure], together[measure], rtol=1e-8, atol=1e-9)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import LAUNCHES, MPI_ENVIRONMENT, command
+from support import LAUNCHES, MPI_ENVIRONMENT, MakeConfig, WriteToml, command, run
 
 from dpadmm_mpi import load
 from dpadmm_mpi.storage.checkpoint import restart_folder
@@ -19,12 +19,12 @@ MPIEXEC = str(Path(sys.executable).parent / "mpiexec")
 
 
 @pytest.fixture
-def job(config, write_toml, tmp_path):
+def job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path):
     """Long enough to be stopped in the middle, short enough to be finished."""
     return ["run", str(write_toml(config("admm", iterations=1000, runs=2))), "-o", str(tmp_path / "out.h5")]
 
 
-def start(job, ranks):
+def start(job: list[str], ranks: int):
     """The job, once its first rows are in the journal."""
     launcher = [] if ranks is None else [MPIEXEC, "-n", str(ranks)]
     for _ in range(LAUNCHES):
@@ -50,7 +50,7 @@ def ranks_of(launcher):
     return sorted(int(pid) for child in children for pid in child.read_text().split())
 
 
-def finish_and_compare(job, tmp_path):
+def finish_and_compare(job: list[str], tmp_path: Path) -> None:
     """The rest, and the same in one go: identical."""
     assert command(*job, "--resume").returncode == 0
     undisturbed = tmp_path / "undisturbed.h5"
@@ -59,7 +59,7 @@ def finish_and_compare(job, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_signal_to_one_process(job, tmp_path, number):
+def test_signal_to_one_process(job: list[str], tmp_path: Path, number: int) -> None:
     process = start(job, None)
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
@@ -72,7 +72,7 @@ def test_signal_to_one_process(job, tmp_path, number):
         finish_and_compare(job, tmp_path)
 
 
-def test_launcher_forwards_usr1(job, tmp_path):
+def test_launcher_forwards_usr1(job: list[str], tmp_path: Path) -> None:
     process = start(job, 3)
     process.send_signal(signal.SIGUSR1)
     _, errors = process.communicate(timeout=30)
@@ -83,7 +83,7 @@ def test_launcher_forwards_usr1(job, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the children of a process are read from /proc")
 @pytest.mark.parametrize("rank", [0, 2])
-def test_signal_to_one_rank_stops_all(job, rank):
+def test_signal_to_one_rank_stops_all(job: list[str], rank: int) -> None:
     process = start(job, 3)
     os.kill(ranks_of(process)[rank], signal.SIGTERM)
     _, errors = process.communicate(timeout=30)
@@ -92,7 +92,7 @@ def test_signal_to_one_rank_stops_all(job, rank):
     assert (restart_folder(Path(job[-1])) / "checkpoint").exists()
 
 
-def test_second_interrupt_stops_at_once(config, write_toml, tmp_path):
+def test_second_interrupt_stops_at_once(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """While no iteration ends: the first interrupt waits for one, the second does not."""
     program = tmp_path / "slow.py"
     program.write_text(
@@ -110,22 +110,21 @@ def test_second_interrupt_stops_at_once(config, write_toml, tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 3])
-def test_walltime(job, tmp_path, ranks):
+def test_walltime(job: list[str], tmp_path: Path, ranks: int | None) -> None:
     process = command(*job, "--set", "iterations=20000", "--walltime", "0:03", ranks=ranks)
     assert process.returncode == STOPPED, process.stderr
     assert process.stderr.count("dpadmm: stopped by --walltime after iteration ") == 1
     assert (restart_folder(Path(job[-1])) / "checkpoint").exists()
 
 
-def test_walltime_that_cannot_be_read(job):
+def test_walltime_that_cannot_be_read(job: list[str]) -> None:
     process = command(*job, "--walltime", "3h")
     assert process.returncode == 2
     assert "HH:MM:SS" in process.stderr
 
 
-def test_the_python_interface_leaves_signals_alone(config, tmp_path):
-    import dpadmm_mpi
+def test_the_python_interface_leaves_signals_alone(config: MakeConfig, tmp_path: Path) -> None:
 
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)]
-    dpadmm_mpi.run(config(), tmp_path / "out.h5")
+    run(config(), tmp_path / "out.h5")
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)] == before

@@ -7,8 +7,10 @@ import warnings
 
 import numpy as np
 
+from dpadmm_mpi.types import Array
 
-def gradient(x, X, y):
+
+def gradient(x: Array, X: Array, y: Array):
     """Of (1/n) sum log(1 + exp(-y x.l))."""
     total = np.zeros(len(x))
     for row, label in zip(X, y, strict=True):
@@ -16,14 +18,14 @@ def gradient(x, X, y):
     return total / len(y)
 
 
-def shrink(v, kind, lambda1, rho):
+def shrink(v: Array, kind: str, lambda1, rho):
     """argmin_w g(w) + (rho/2)(v - w)^2, entry by entry."""
     if kind == "l2":
         return rho * v / (rho + lambda1)
     return np.array([0.0 if abs(a) <= lambda1 / rho else a - lambda1 / rho if a > 0 else a + lambda1 / rho for a in v])
 
 
-def algorithm_2(X, y, A, x0, u0, noise, kind, lambda1, rho, eta, gamma):
+def algorithm_2(X: Array, y: Array, A, x0, u0, noise, kind: str, lambda1, rho, eta: float, gamma):
     """x_0, ..., x_T; the last w and u."""
     x, u, path = x0, u0, [x0]
     for P in noise:
@@ -34,7 +36,7 @@ def algorithm_2(X, y, A, x0, u0, noise, kind, lambda1, rho, eta, gamma):
     return np.array(path), w, u
 
 
-def algorithm_3(X, y, A, x0, u0, noise, kind, lambda1, rho, eta, gamma):
+def algorithm_3(X: Array, y: Array, A, x0, u0, noise, kind: str, lambda1, rho, eta: float, gamma):
     x, u, xhat, uhat, theta, path = x0, u0, x0, u0, 1.0, [x0]
     for P in noise:
         x_old, u_old = x, u
@@ -49,7 +51,7 @@ def algorithm_3(X, y, A, x0, u0, noise, kind, lambda1, rho, eta, gamma):
     return np.array(path), w, u
 
 
-def optimum(X, y, A, kind, lambda1):
+def optimum(X: Array, y: Array, A, kind: str, lambda1):
     """x* and the smallest objective, by cvxpy and Clarabel."""
     import cvxpy as cp
 

@@ -6,16 +6,19 @@ It shares no code with the package. Noise vectors are handed in.
 import numpy as np
 from scipy.optimize import minimize, root
 
+from dpadmm_mpi.problems.losses import Loss
+from dpadmm_mpi.types import Array
 
-def logistic(z):
+
+def logistic(z: Array):
     return np.logaddexp(0.0, -z)
 
 
-def logistic_slope(z):
+def logistic_slope(z: Array):
     return -1.0 / (1.0 + np.exp(z))
 
 
-def logistic_curvature(z):
+def logistic_curvature(z: Array):
     p = 1.0 / (1.0 + np.exp(-z))
     return p * (1.0 - p)
 
@@ -26,7 +29,7 @@ LOGISTIC = (logistic, logistic_slope, logistic_curvature)
 def huber(h):
     """The smoothed hinge piece by piece: 0, then (1 + h - z)^2 / 4h, then 1 - z."""
 
-    def pieces(z, above, between, below):
+    def pieces(z: Array, above, between, below):
         return np.where(z > 1 + h, above, np.where(z < 1 - h, below, between))
 
     return (
@@ -37,23 +40,23 @@ def huber(h):
 
 
 class Node:
-    def __init__(self, X, y, C, rho, N, loss=LOGISTIC):
+    def __init__(self, X: Array, y: Array, C, rho, N, loss: Loss = LOGISTIC) -> None:
         self.X, self.y, self.C, self.rho, self.N = X, y, C, rho, N
         self.loss, self.slope, self.curvature = loss
 
-    def objective(self, f):
+    def objective(self, f: Array):
         return self.C * np.mean(self.loss(self.y * (self.X @ f))) + self.rho / self.N * (f @ f) / 2
 
-    def gradient(self, f):
+    def gradient(self, f: Array):
         slopes = self.slope(self.y * (self.X @ f))
         return self.C * np.mean(slopes[:, None] * self.y[:, None] * self.X, axis=0) + self.rho / self.N * f
 
-    def hessian(self, f):
+    def hessian(self, f: Array):
         w = self.curvature(self.y * (self.X @ f))
         return self.C * (self.X.T * w) @ self.X / len(self.y) + self.rho / self.N * np.eye(len(f))
 
 
-def centralised_optimum(nodes, d):
+def centralised_optimum(nodes: int, d: int):
     """argmin of sum_i O_i, by a trust-region method and a few exact Newton steps."""
     result = minimize(
         lambda f: sum(node.objective(f) for node in nodes),
@@ -69,7 +72,7 @@ def centralised_optimum(nodes, d):
     return f
 
 
-def trajectory(nodes, neighbours, start, iterations, recycles, eta, theta, gamma, perturbation, noise):
+def trajectory(nodes: int, neighbours, start: Array, iterations, recycles, eta: float, theta, gamma, perturbation: str, noise):
     """f_i(t) for t = 0..T, shape (T+1, N, d). eta(t, i), theta(t, i), noise(t, i) are functions."""
     N, d = start.shape
     f = {i: start[i].copy() for i in range(N)}
@@ -94,11 +97,11 @@ def trajectory(nodes, neighbours, start, iterations, recycles, eta, theta, gamma
                 elif perturbation == "objective":
                     n = noise(t, i)
 
-                def kkt(x, i=i, n=n, e=e, f=f, lam=lam):
+                def kkt(x: Array, i: int = i, n=n, e=e, f: Array = f, lam: Array = lam):
                     pull = e * sum(2 * x - f[i] - f[j] for j in neighbours[i])
                     return nodes[i].gradient(x) + n + 2 * lam[i] + pull
 
-                def jacobian(x, i=i, e=e, V=V):
+                def jacobian(x: Array, i: int = i, e=e, V=V):
                     return nodes[i].hessian(x) + 2 * e * V * np.eye(d)
 
                 solution = root(kkt, f[i], jac=jacobian, tol=1e-13)

@@ -5,7 +5,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import EDGES, RESTARTS, command
+from support import EDGES, RESTARTS, MakeConfig, WriteToml, command
 
 from dpadmm_mpi.storage.compare import compare
 
@@ -14,7 +14,7 @@ FEATURES, ITERATIONS = 4, 6
 
 
 @pytest.fixture(params=[2, 3, 6])
-def traffic(request, config, write_toml, tmp_path):
+def traffic(request: pytest.FixtureRequest, config: MakeConfig, write_toml: WriteToml, tmp_path: Path):
     """The messages of every rank of a private run, and the run's file."""
     path = write_toml(config("mr-admm", "objective", iterations=ITERATIONS, features=FEATURES))
     process = command(tmp_path, "run", path, "-o", tmp_path / "out.h5", ranks=request.param, program=SPY)
@@ -24,7 +24,7 @@ def traffic(request, config, write_toml, tmp_path):
         return request.param, logs, file["trajectory"][0], file["timing/owner"][...], file["timing/bytes_sent"][0]
 
 
-def test_messages_hold_exactly_the_released_vectors(traffic):
+def test_messages_hold_exactly_the_released_vectors(traffic: Traffic) -> None:
     """Byte by byte: the t-th message from rank a to b is f_i(t) of a's nodes with a neighbour at b, nothing else."""
     _, logs, trajectory, owner, _ = traffic
     links = {(i, j) for i, j in EDGES} | {(j, i) for i, j in EDGES}
@@ -39,13 +39,13 @@ def test_messages_hold_exactly_the_released_vectors(traffic):
                 assert sent[t].tobytes() == trajectory[t][nodes].tobytes()
 
 
-def test_nothing_else_is_called_on_the_edges_channel(traffic):
+def test_nothing_else_is_called_on_the_edges_channel(traffic: Traffic) -> None:
     _, logs, *_ = traffic
     for log in logs:
         assert set(log["calls"]) <= {"Get_rank", "Send_init", "Recv_init"}
 
 
-def test_bytes_are_counted_as_they_travel(traffic):
+def test_bytes_are_counted_as_they_travel(traffic: Traffic) -> None:
     ranks, logs, _, owner, counted = traffic
     for rank, log in enumerate(logs):
         assert counted[:, owner == rank].sum() == sum(log[name].size for name in log if name.startswith("to"))
@@ -55,7 +55,9 @@ def test_bytes_are_counted_as_they_travel(traffic):
 
 
 @pytest.mark.parametrize("method", ["r-admm", "star-admm", "dp-admm"])
-def test_rows_that_travel_while_ranks_work_on_are_the_rows_of_ranks_that_wait(config, write_toml, tmp_path, method):
+def test_rows_that_travel_while_ranks_work_on_are_the_rows_of_ranks_that_wait(
+    config: MakeConfig, write_toml: WriteToml, tmp_path: Path, method: str
+) -> None:
     """The record does not depend on when rank 0 writes a row down; nothing is lost, doubled or out of order."""
     path = write_toml(RESTARTS[method](config) | {"runs": 3, "iterations": 9})
     for name, patience in (("waits", "0.0"), ("works on", "1e9")):
@@ -69,7 +71,7 @@ def test_rows_that_travel_while_ranks_work_on_are_the_rows_of_ranks_that_wait(co
         assert (file["timing/compute_seconds"][:, 1:] > 0.0).all()
 
 
-def test_waiting_ranks_leave_the_cores_to_others(tmp_path):
+def test_waiting_ranks_leave_the_cores_to_others(tmp_path: Path) -> None:
     """A rank that waits a second for its neighbour uses little processor time; one that spins would use all of it."""
     program = tmp_path / "wait.py"
     program.write_text(
@@ -93,7 +95,7 @@ def test_waiting_ranks_leave_the_cores_to_others(tmp_path):
 
 
 @pytest.mark.parametrize("width", [3, 200_000], ids=["short", "long"])
-def test_a_message_that_nobody_has_looked_at_yet_is_not_overwritten(tmp_path, width):
+def test_a_message_that_nobody_has_looked_at_yet_is_not_overwritten(tmp_path: Path, width: int) -> None:
     """Ranks of a path and of a star, of which one sleeps: the others go on, and what it finds is what was sent to it."""
     program = tmp_path / "late.py"
     program.write_text(
@@ -121,7 +123,7 @@ def test_a_message_that_nobody_has_looked_at_yet_is_not_overwritten(tmp_path, wi
     assert process.returncode == 0, process.stderr
 
 
-def test_every_number_of_a_queue_is_handed_out_once(tmp_path):
+def test_every_number_of_a_queue_is_handed_out_once(tmp_path: Path) -> None:
     program = tmp_path / "queue.py"
     program.write_text(
         "import time\n"

@@ -3,13 +3,14 @@
 import re
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import h5py
 import matplotlib
 import numpy as np
 import pytest
-from conftest import command, sentences
 from handmade import star_file
+from support import MakeConfig, command, run, sentences
 
 import dpadmm_mpi
 from dpadmm_mpi import plots
@@ -17,26 +18,26 @@ from dpadmm_mpi.audit.attack import attack
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.decentralised.audit import audit
 from dpadmm_mpi.plots.style import COLOURS, MARKERS, STYLES
-from dpadmm_mpi.storage.result import is_proven
+from dpadmm_mpi.storage.result import Result, is_proven
 
 
 @pytest.fixture
-def private(config, tmp_path):
+def private(config: MakeConfig, tmp_path: Path):
     """Recycled steps, three runs."""
-    return dpadmm_mpi.run(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
+    return run(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
 
 
 @pytest.fixture
-def plain(config, tmp_path):
-    return dpadmm_mpi.run(config("admm", record={"optimum": True}), tmp_path / "plain.h5")
+def plain(config: MakeConfig, tmp_path: Path):
+    return run(config("admm", record={"optimum": True}), tmp_path / "plain.h5")
 
 
 @pytest.fixture
-def star(tmp_path):
+def star(tmp_path: Path):
     return dpadmm_mpi.load(star_file(tmp_path / "star.h5"))
 
 
-def changed(result, name, values):
+def changed(result, name: str, values):
     """The result with another array, under a name of its own."""
     root = {**result.attributes["/"], "name": f"other {name}"}
     return replace(result, arrays={**result.arrays, name: values}, attributes={**result.attributes, "/": root})
@@ -61,7 +62,7 @@ def band_of(axis):
     return axis.collections[0].get_paths()[0].vertices[:, 1]
 
 
-def test_overview_has_mean_range_and_every_account(private, plain):
+def test_overview_has_mean_range_and_every_account(private: Result, plain: Result) -> None:
     loss, error, privacy = plots.figure([private, plain]).axes
     assert np.allclose(loss.get_lines()[0].get_ydata(), private.loss.mean(axis=0))
     assert band_of(loss).min() == pytest.approx(private.loss.min())
@@ -75,20 +76,20 @@ def test_overview_has_mean_range_and_every_account(private, plain):
     assert np.array_equal(alone.get_ydata(), private.tight)
 
 
-def test_a_run_without_noise_alone_says_that_it_is_not_private(plain):
+def test_a_run_without_noise_alone_says_that_it_is_not_private(plain: Result) -> None:
     privacy = plots.figure([plain]).axes[-1]
     assert "not private" in privacy.texts[0].get_text()
     assert not privacy.get_lines()
 
 
-def test_what_is_not_proven_is_said_in_the_picture(private, star):
+def test_what_is_not_proven_is_said_in_the_picture(private: Result, star: Result) -> None:
     assert "paper's epsilon (delta 0.001), not proven" in texts(plots.figure([star], "privacy").axes[0])
     assert "not proven" not in texts(plots.figure([private], "privacy").axes[0])
     assert "not proven" in plots.figure([star], "loss-privacy", "epsilon_paper").axes[0].get_xlabel()
 
 
 @pytest.mark.parametrize("account", ["bound", "epsilon"])
-def test_loss_against_privacy_takes_the_last_iteration_of_each_price(private, account):
+def test_loss_against_privacy_takes_the_last_iteration_of_each_price(private: Result, account: str) -> None:
     """Recycled steps cost nothing: of two iterations with equal cost the later one is drawn."""
     [line] = plots.figure([private], "loss-privacy", account).axes[0].get_lines()
     last = dict(zip(private[f"privacy/{account}"], private.loss.mean(axis=0), strict=True))
@@ -97,7 +98,7 @@ def test_loss_against_privacy_takes_the_last_iteration_of_each_price(private, ac
     assert np.allclose(line.get_ydata(), list(last.values()))
 
 
-def test_accounts_to_compare_by(private, plain, star):
+def test_accounts_to_compare_by(private: Result, plain: Result, star: Result) -> None:
     """The first that all files have, a proven one before others; without one in common each its own, named."""
     assert plots.figure([private, plain], "error-privacy").axes[0].get_xlabel() == "total privacy loss: P(t), the paper's bound"
     assert "sound epsilon" in plots.figure([star], "error-privacy").axes[0].get_xlabel()
@@ -108,21 +109,21 @@ def test_accounts_to_compare_by(private, plain, star):
     assert set(level.get_ydata()) == {plain.loss[0, -1]}
 
 
-def test_a_sound_account_goes_before_the_papers():
+def test_a_sound_account_goes_before_the_papers() -> None:
     """Where both are proven, as for the curated family."""
-    curated = dpadmm_mpi.run({"iterations": 3, "algorithm": {"method": "dp-admm"}, "privacy": {"noise_std": 0.1}})
+    curated = run({"iterations": 3, "algorithm": {"method": "dp-admm"}, "privacy": {"noise_std": 0.1}})
     assert is_proven(curated, "epsilon_paper")
     assert "sound epsilon" in plots.figure([curated], "error-privacy").axes[0].get_xlabel()
 
 
-def test_bars_reach_from_the_smallest_to_the_largest(private):
+def test_bars_reach_from_the_smallest_to_the_largest(private: Result) -> None:
     axis = plots.figure([private], "loss", bars=True).axes[0]
     [bars] = axis.collections
     for (t, low), (_, high) in bars.get_segments():
         assert (low, high) == pytest.approx((private.loss[:, int(t)].min(), private.loss[:, int(t)].max()))
 
 
-def test_nodes(private):
+def test_nodes(private: Result) -> None:
     spread, ends, privacy = plots.figure([private], "nodes").axes
     mean = private["node_loss"].mean(axis=0)
     assert np.allclose(spread.get_lines()[0].get_ydata(), mean.mean(axis=1))
@@ -132,7 +133,7 @@ def test_nodes(private):
     assert np.allclose(privacy.get_lines()[0].get_ydata(), private["privacy/node_bound"][-1])
 
 
-def test_network_has_every_node_edge_and_number(private):
+def test_network_has_every_node_edge_and_number(private: Result) -> None:
     axis = plots.figure([private], "network", "tight").axes[0]
     [nodes] = axis.collections
     assert np.allclose(nodes.get_array(), private["privacy/node_tight"][-1])
@@ -142,7 +143,7 @@ def test_network_has_every_node_edge_and_number(private):
     assert f"{private['privacy/node_tight'][-1, 3]:#.3g}" in axis.texts[3].get_text()
 
 
-def test_the_hub_of_a_star_is_a_square_in_the_middle(star):
+def test_the_hub_of_a_star_is_a_square_in_the_middle(star: Result) -> None:
     axis = plots.figure([star], "network").axes[0]
     nodes, hub = axis.collections
     assert (len(nodes.get_offsets()), len(hub.get_offsets())) == (5, 1)
@@ -150,9 +151,9 @@ def test_the_hub_of_a_star_is_a_square_in_the_middle(star):
     assert np.allclose(hub.get_offsets()[0], nodes.get_offsets().mean(axis=0))
 
 
-def test_tradeoff_joins_files_of_one_method(config):
-    results = [dpadmm_mpi.run(config("r-admm", "objective", runs=2, privacy={"alpha": alpha})) for alpha in (4.0, 1.0)]
-    results.append(dpadmm_mpi.run(config("admm")))
+def test_tradeoff_joins_files_of_one_method(config: MakeConfig) -> None:
+    results = [run(config("r-admm", "objective", runs=2, privacy={"alpha": alpha})) for alpha in (4.0, 1.0)]
+    results.append(run(config("admm")))
     axis = plots.figure(results, "tradeoff", "tight").axes[0]
     line = axis.containers[0].lines[0]
     assert np.allclose(line.get_xdata(), [results[1].tight[-1], results[0].tight[-1]])
@@ -160,7 +161,9 @@ def test_tradeoff_joins_files_of_one_method(config):
 
 
 @pytest.mark.parametrize("kind", plots.KINDS)
-def test_every_kind_draws_one_and_many_of_both_families(kind, private, plain, star, tmp_path):
+def test_every_kind_draws_one_and_many_of_both_families(
+    kind: str, private: Result, plain: Result, star: Result, tmp_path: Path
+) -> None:
     """Of the files that have what it draws; a file that has not is named in one sentence."""
     groups = {"optimum": [[plain], [plain, private]], "objective-gap": [[star]]}
     for number, results in enumerate(groups.get(kind, [[private], [star], [private, plain, star]])):
@@ -173,7 +176,7 @@ def test_every_kind_draws_one_and_many_of_both_families(kind, private, plain, st
             plots.figure([lacking], kind)
 
 
-def test_a_far_away_start_does_not_hide_the_rest(private):
+def test_a_far_away_start_does_not_hide_the_rest(private: Result) -> None:
     """The curve comes in from above; it is not cut where the start is near the rest, or below it."""
     loss = 0.3 + 0.01 * np.zeros_like(private.loss)
     loss[:, -1] = 0.2
@@ -186,7 +189,7 @@ def test_a_far_away_start_does_not_hide_the_rest(private):
         assert axis.get_lines()[0].get_ydata()[0] == pytest.approx(start)
 
 
-def test_a_logarithmic_axis_only_where_numbers_lie_far_apart(star):
+def test_a_logarithmic_axis_only_where_numbers_lie_far_apart(star: Result) -> None:
     """Of distances; a distance that is zero throughout, as of a lone node, is drawn as zero, without a warning."""
     assert plots.figure([star], "consensus").axes[0].get_yscale() == "log"
     for level in (0.0, 5.0):
@@ -201,14 +204,14 @@ def test_a_logarithmic_axis_only_where_numbers_lie_far_apart(star):
     assert plots.figure([star], "objective").axes[0].get_yscale() == "linear"
 
 
-def test_privacy_is_logarithmic_where_files_spend_very_differently(star, tmp_path):
+def test_privacy_is_logarithmic_where_files_spend_very_differently(star: Result, tmp_path: Path) -> None:
     near, far = (dpadmm_mpi.load(star_file(tmp_path / f"{sound}.h5", f"{sound}", sound=sound)) for sound in (50.0, 4000.0))
     for kind in ("loss-privacy", "tradeoff"):
         assert plots.figure([star, near], kind).axes[0].get_xscale() == "linear"
         assert plots.figure([star, far], kind).axes[0].get_xscale() == "log"
 
 
-def test_against_privacy_only_where_something_is_private(private, plain):
+def test_against_privacy_only_where_something_is_private(private: Result, plain: Result) -> None:
     for kind in ("loss-privacy", "error-privacy", "tradeoff"):
         with pytest.raises(
             InputError, match=rf"{plain.source}: P\(t\), the paper's bound is infinite, and the kind \"{kind}\""
@@ -218,7 +221,7 @@ def test_against_privacy_only_where_something_is_private(private, plain):
         assert (COLOURS[1], MARKERS[1]) in looks  # the level of the file without noise
 
 
-def test_the_accounts_are_explained_beside_the_curves_not_on_them(private, plain, star):
+def test_the_accounts_are_explained_beside_the_curves_not_on_them(private: Result, plain: Result, star: Result) -> None:
     for results in ([star], [private], [plain, star], [private, plain, star]):
         figure = plots.figure(results)
         figure.draw_without_rendering()
@@ -229,7 +232,7 @@ def test_the_accounts_are_explained_beside_the_curves_not_on_them(private, plain
         assert axis.get_legend().get_window_extent().y0 > highest
 
 
-def test_an_infinite_account_of_a_private_file_is_counted_apart(private, plain):
+def test_an_infinite_account_of_a_private_file_is_counted_apart(private: Result, plain: Result) -> None:
     partly = changed(private, "privacy/tight", np.full_like(private.tight, np.inf))
     axis = plots.figure([private, plain, partly], "privacy").axes[0]
     assert axis.get_legend().get_title().get_text() == "1 of 3 not private: infinite"
@@ -239,7 +242,7 @@ def test_an_infinite_account_of_a_private_file_is_counted_apart(private, plain):
 
 
 @pytest.mark.parametrize("kind", ["overview", "loss", "privacy", "loss-privacy", "nodes", "network"])
-def test_no_words_are_cut_off_at_the_edge(kind, private, plain, star):
+def test_no_words_are_cut_off_at_the_edge(kind: str, private: Result, plain: Result, star: Result) -> None:
     """Long names, a title with two accounts, many files."""
     long = changed(private, "loss", private.loss)
     long.attributes["/"]["name"] = "a name that goes on " * 6
@@ -247,7 +250,7 @@ def test_no_words_are_cut_off_at_the_edge(kind, private, plain, star):
         assert outside(plots.figure(results, kind)) == []
 
 
-def test_a_long_legend_leaves_the_panels_their_size(private):
+def test_a_long_legend_leaves_the_panels_their_size(private: Result) -> None:
     def height(count):
         figure = plots.figure([private] * count, "loss")
         figure.draw_without_rendering()
@@ -256,7 +259,7 @@ def test_a_long_legend_leaves_the_panels_their_size(private):
     assert height(30) == pytest.approx(height(2), rel=0.1)
 
 
-def test_networks_of_one_or_two_places_are_drawn(private, tmp_path):
+def test_networks_of_one_or_two_places_are_drawn(private: Result, tmp_path: Path) -> None:
     """A lone node, and one provider with its hub: a square view, with the places apart and inside."""
     curated = dpadmm_mpi.load(star_file(tmp_path / "one.h5", nodes=1))
     figure = plots.figure([curated], "network")
@@ -271,13 +274,13 @@ def test_networks_of_one_or_two_places_are_drawn(private, tmp_path):
     assert box.contains(*hub)
 
 
-def test_nodes_are_counted_in_whole_numbers(tmp_path):
+def test_nodes_are_counted_in_whole_numbers(tmp_path: Path) -> None:
     for nodes, ticks in ((1, [0]), (5, [0, 1, 2, 3, 4]), (30, list(range(0, 30, 3)))):
         axis = plots.figure([dpadmm_mpi.load(star_file(tmp_path / f"{nodes}.h5", nodes=nodes))], "nodes").axes[1]
         assert axis.get_xticks().tolist() == ticks
 
 
-def test_numbers_that_are_as_good_as_equal_look_equal(star):
+def test_numbers_that_are_as_good_as_equal_look_equal(star: Result) -> None:
     """A thousandth more is no other colour, nor far away on the axis."""
     costs = star["privacy/node_epsilon_sound"].copy()
     costs[-1, 0] *= 1.001
@@ -288,12 +291,12 @@ def test_numbers_that_are_as_good_as_equal_look_equal(star):
     assert np.ptp(nodes.norm(nodes.get_array())) < 0.02
 
 
-def test_a_result_keeps_its_look_among_others(private, plain, star):
+def test_a_result_keeps_its_look_among_others(private: Result, plain: Result, star: Result) -> None:
     lines = plots.figure([plain, star], "loss", places=(3, 1)).axes[0].get_lines()
     assert [(line.get_color(), line.get_marker()) for line in lines] == [(COLOURS[k], MARKERS[k]) for k in (3, 1)]
 
 
-def test_more_and_less_in_a_file_than_expected(tmp_path):
+def test_more_and_less_in_a_file_than_expected(tmp_path: Path) -> None:
     """Accounts and measurements of tomorrow, nothing but losses, no test records."""
     path = star_file(tmp_path / "extra.h5", extra=True, gap=False)
     extra = dpadmm_mpi.load(path)
@@ -317,7 +320,7 @@ def test_more_and_less_in_a_file_than_expected(tmp_path):
             plots.figure([result], kind)
 
 
-def test_incomplete_files(private, tmp_path):
+def test_incomplete_files(private: Result, tmp_path: Path) -> None:
     """Rows that no run reached are not drawn, and the name says so; a file without any row is refused."""
     path = tmp_path / "private.h5"
     with h5py.File(path, "r+") as file:
@@ -339,10 +342,10 @@ def test_incomplete_files(private, tmp_path):
         plots.figure([dpadmm_mpi.load(path)])
 
 
-def test_strange_names_are_drawn_as_they_are(config):
+def test_strange_names_are_drawn_as_they_are(config: MakeConfig) -> None:
     """Neither mathematics nor hidden: dollars, leading underscores, very long names."""
     names = ["$x_1$ & <b>", "_hidden", "long " * 40]
-    results = [dpadmm_mpi.run(config(iterations=2) | {"name": name}) for name in names]
+    results = [run(config(iterations=2) | {"name": name}) for name in names]
     shown = [text.get_text() for text in plots.figure(results, "loss").legends[0].get_texts()]
     assert [text.split("\n")[0].strip()[:8] for text in shown] == ["$x_1$ & ", "_hidden", "long lon"]
     assert max(len(line) for text in shown for line in text.split("\n")) <= 60
@@ -350,12 +353,14 @@ def test_strange_names_are_drawn_as_they_are(config):
         assert plots.figure([result], "loss").get_suptitle().strip()
 
 
-def test_no_formula_language_in_any_label(config, star, tmp_path, monkeypatch):
+def test_no_formula_language_in_any_label(
+    config: MakeConfig, star: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Since dollars are dollars, tick labels of logarithmic axes must be plain numbers."""
     drawn = [plots.figure([star], kind) for kind in ("consensus", "objective-gap", "privacy")]
     monkeypatch.setattr("dpadmm_mpi.plots.examined.save", lambda figure, _: drawn.append(figure))
     for perturbation in ("none", "objective"):
-        dpadmm_mpi.run(config("admm", perturbation), tmp_path / f"{perturbation}.h5")
+        run(config("admm", perturbation), tmp_path / f"{perturbation}.h5")
     plots.attack_figure([attack(tmp_path / f"{name}.h5", 0, 0) for name in ("none", "objective")], tmp_path / "a.png")
     plots.audit_figure(audit(tmp_path / "objective.h5", 2, 0, None), tmp_path / "a.png")
     assert len(drawn) == 5
@@ -366,14 +371,14 @@ def test_no_formula_language_in_any_label(config, star, tmp_path, monkeypatch):
         assert not [label for label in labels if "$" in label]
 
 
-def test_files_look_different_also_in_grey(private):
+def test_files_look_different_also_in_grey(private: Result) -> None:
     """No two of many files share style and marker in a way that only colour could tell; colours differ in lightness."""
     lines = plots.figure([private] * 15, "loss").axes[0].get_lines()
     assert len({(line.get_marker(), str(line._unscaled_dash_pattern)) for line in lines}) == 15
     assert np.gcd(len(STYLES), len(MARKERS)) == np.gcd(len(COLOURS), len(MARKERS)) == np.gcd(len(COLOURS), len(STYLES)) == 1
 
 
-def test_a_picture_leaves_the_users_matplotlib_alone(private, tmp_path):
+def test_a_picture_leaves_the_users_matplotlib_alone(private: Result, tmp_path: Path) -> None:
     before = dict(matplotlib.rcParams)
     plots.draw([private], tmp_path / "p.svg")
     assert dict(matplotlib.rcParams) == before
@@ -382,19 +387,19 @@ def test_a_picture_leaves_the_users_matplotlib_alone(private, tmp_path):
 
 
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
-def test_plot_command(private, plain, tmp_path, ending, start):
+def test_plot_command(private: Result, plain: Result, tmp_path: Path, ending: str, start: bytes) -> None:
     process = command("plot", private.source, plain.source, "-o", tmp_path / f"p.{ending}")
     assert process.returncode == 0, process.stderr
     assert (tmp_path / f"p.{ending}").read_bytes().startswith(start)
 
 
-def test_plot_names_its_file_after_the_kind(private, tmp_path):
+def test_plot_names_its_file_after_the_kind(private: Result, tmp_path: Path) -> None:
     assert f"written: {tmp_path / 'private.png'}" in command("plot", private.source).stdout
     process = command("plot", private.source, "--kind", "loss-privacy", "--account", "epsilon")
     assert f"written: {tmp_path / 'private-loss-privacy.png'}" in process.stdout
 
 
-def test_refusals_are_one_sentence(private, tmp_path):
+def test_refusals_are_one_sentence(private: Result, tmp_path: Path) -> None:
     file = private.source
     for arguments, sentence in {
         ("--kind", "los"): 'kind: found "los"; it must be one of overview, loss,',
@@ -411,7 +416,7 @@ def test_refusals_are_one_sentence(private, tmp_path):
         assert len(process.stderr.splitlines()) == 1
 
 
-def test_help_names_every_kind():
+def test_help_names_every_kind() -> None:
     text = command("plot", "--help").stdout
     for kind in plots.KINDS:
         assert kind in text

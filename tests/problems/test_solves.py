@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
+from numpy.random import Generator
 from scipy import sparse
 
 from dpadmm_mpi.problems import local_problems as solves
 from dpadmm_mpi.problems import quasi_newton as quasinewton
 from dpadmm_mpi.problems.batched import is_small
-from dpadmm_mpi.problems.local_problems import Problems, without_zeros
-from dpadmm_mpi.problems.losses import LOGISTIC, huber
+from dpadmm_mpi.problems.local_problems import LocalProblems, without_zeros
+from dpadmm_mpi.problems.losses import LOGISTIC, Loss, huber
 from dpadmm_mpi.problems.newton import TOLERANCE
 from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.types import Array
 
 LOSSES = [LOGISTIC, huber(0.5), huber(0.05)]
 C, RIDGE = 50.0, 0.02
@@ -29,13 +31,13 @@ SHAPES = {
 }
 
 
-def rows(rng, B, d, density):
+def rows(rng: Generator, B, d: int, density):
     X = rng.standard_normal((B, d)) * (rng.random((B, d)) < density)
     X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
     return X * np.where(rng.random(B) < 0.3, 1.0, -1.0)[:, None]
 
 
-def relative_gradient(X, loss, f, linear, ridge):
+def relative_gradient(X: Array, loss: Loss, f: Array, linear: Array, ridge):
     """From the definition of O_i, with nothing of the package but the loss."""
     parts = np.stack([C / len(X) * np.einsum("nd,n->d", X, loss.first(np.einsum("nd,d->n", X, f))), ridge * f, linear])
     return np.linalg.norm(parts.sum(axis=0)) / np.linalg.norm(parts, axis=1).sum()
@@ -43,10 +45,10 @@ def relative_gradient(X, loss, f, linear, ridge):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_argmin_is_exact(rng, shape, loss):
+def test_the_argmin_is_exact(rng: Generator, shape, loss: Loss) -> None:
     X = rows(rng, *SHAPES[shape])
     d = X.shape[1]
-    problems = Problems([NodeProblem(X.copy(), loss, C, RIDGE)])
+    problems = LocalProblems([NodeProblem(X.copy(), loss, C, RIDGE)])
     for size, quadratic, far in ((0.0, 0.5, 0.0), (1.0, 3.0, 1.0), (10.0, 0.0, 1.0), (1.0, 0.1, 30.0)):
         linear = size * rng.standard_normal(d)
         found, residuals = problems.argmins(linear[None, None], np.array([quadratic]), far * rng.standard_normal((1, 1, d)))
@@ -55,12 +57,12 @@ def test_the_argmin_is_exact(rng, shape, loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
-def test_columns_of_very_different_sizes_and_copies_of_columns(rng, loss):
+def test_columns_of_very_different_sizes_and_copies_of_columns(rng: Generator, loss: Loss) -> None:
     """Curvatures over twelve orders of magnitude, and a Hessian that is singular without the ridge."""
     for B, d in ((30, 6), (1500, 60)):
         X = rows(rng, B, d, 1.0) * np.logspace(0, -6, d)
         X[:, -1] = X[:, 0]
-        problems = Problems([NodeProblem(X.copy(), loss, C, RIDGE)])
+        problems = LocalProblems([NodeProblem(X.copy(), loss, C, RIDGE)])
         linear = rng.standard_normal(d)
         found, residuals = problems.argmins(linear[None, None], np.array([0.3]), np.zeros((1, 1, d)))
         assert residuals[0, 0] <= TOLERANCE
@@ -69,10 +71,10 @@ def test_columns_of_very_different_sizes_and_copies_of_columns(rng, loss):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_runs_side_by_side_are_each_exact(rng, shape, loss):
+def test_runs_side_by_side_are_each_exact(rng: Generator, shape, loss: Loss) -> None:
     """Easy and hard ones together: one run starts at its argmin, one far away, one has a linear term that rules."""
     X = rows(rng, *SHAPES[shape])
-    problems = Problems([NodeProblem(X.copy(), loss, C, RIDGE)])
+    problems = LocalProblems([NodeProblem(X.copy(), loss, C, RIDGE)])
     linear = np.array([0.0, 1.0, 30.0, 1.0])[:, None] * rng.standard_normal((4, X.shape[1]))
     start = np.array([0.0, 0.0, 1.0, 30.0])[:, None] * rng.standard_normal(linear.shape)
     start[0] = problems.argmins(linear[:1, None], np.array([0.5]), start[:1, None])[0][0, 0]
@@ -83,7 +85,7 @@ def test_runs_side_by_side_are_each_exact(rng, shape, loss):
     assert np.allclose(found[0, 0], start[0], rtol=0, atol=1e-9)
 
 
-def test_a_kept_factorisation_far_from_the_solution(rng):
+def test_a_kept_factorisation_far_from_the_solution(rng: Generator) -> None:
     """Separable records: the curvature near O_i's own minimum says little about the penalised argmin, and still it is found."""
     X = np.abs(rows(rng, 1200, 60, 1.0))
     problem = NodeProblem(X, LOGISTIC, C, 1e-6)
@@ -96,7 +98,7 @@ def test_a_kept_factorisation_far_from_the_solution(rng):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
 @pytest.mark.parametrize("sparse_rows", [False, True])
-def test_a_reference_without_a_ridge(rng, loss, sparse_rows):
+def test_a_reference_without_a_ridge(rng: Generator, loss: Loss, sparse_rows: bool) -> None:
     """A column of zeros, and losses that are straight at zero: the kept Hessian is one near the minimum all the same."""
     X = rows(rng, 1500, 20, 0.5)
     X[:, 3] = 0.0
@@ -111,7 +113,9 @@ def test_a_reference_without_a_ridge(rng, loss, sparse_rows):
     assert found.residual.max() <= TOLERANCE
 
 
-def test_the_damped_method_takes_over_where_the_kept_factorisation_fails(rng, monkeypatch):
+def test_the_damped_method_takes_over_where_the_kept_factorisation_fails(
+    rng: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X = rows(rng, 900, 70, 1.0)
     problem = NodeProblem(X, LOGISTIC, C, RIDGE)
     kept, linear = quasinewton.references([problem]), rng.standard_normal(70)
@@ -121,7 +125,7 @@ def test_the_damped_method_takes_over_where_the_kept_factorisation_fails(rng, mo
 
 
 @pytest.fixture(params=[1, 2])
-def network(request, rng):
+def network(request: pytest.FixtureRequest, rng: Generator):
     """Forty nodes, many shapes, small and large, and one data step's arguments for all of them in one run or two."""
     d, runs = 16, request.param
     sizes = np.append(rng.integers(1, 60, 32), [1100, 1100, 1100, 1500, 1100, 9000, 9000, 40_000])
@@ -132,15 +136,15 @@ def network(request, rng):
     return shards, rng.standard_normal((runs, len(sizes), d)) * 3, rng.random(len(sizes)) * 5, starts
 
 
-def solve(network, nodes, loss):
+def solve(network: Solves, nodes: int, loss: Loss):
     shards, linear, quadratic, start = network
-    problems = Problems(NodeProblem(shards[k].copy(), loss, 1.0, RIDGE) for k in nodes)
+    problems = LocalProblems(NodeProblem(shards[k].copy(), loss, 1.0, RIDGE) for k in nodes)
     found, residuals = problems.argmins(linear[:, nodes], quadratic[nodes], start[:, nodes])
     return np.concatenate([found, residuals[..., None], problems.mean_losses(found)[..., None]], axis=-1)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
-def test_a_node_gets_the_same_bits_alone_and_in_any_company(rng, network, loss):
+def test_a_node_gets_the_same_bits_alone_and_in_any_company(rng: Generator, network: Solves, loss: Loss) -> None:
     everybody = np.arange(len(network[0]))
     together = solve(network, everybody, loss)
     assert together[..., -2].max() <= TOLERANCE
@@ -153,7 +157,9 @@ def test_a_node_gets_the_same_bits_alone_and_in_any_company(rng, network, loss):
 
 @pytest.mark.parametrize("evaluations", [60, 5], ids=["found", "some by the damped method"])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
-def test_easy_and_hard_nodes_that_are_solved_together(rng, monkeypatch, loss, evaluations):
+def test_easy_and_hard_nodes_that_are_solved_together(
+    rng: Generator, monkeypatch: pytest.MonkeyPatch, loss: Loss, evaluations: int
+) -> None:
     """One is at its end from the beginning, others are far away or have to be searched for: none disturbs another."""
     monkeypatch.setattr(quasinewton, "EVALUATIONS", evaluations)
     sizes = []
@@ -166,8 +172,8 @@ def test_easy_and_hard_nodes_that_are_solved_together(rng, monkeypatch, loss, ev
     quadratic = np.array([0.5, 0.0, 3.0, 0.1, 0.1, 9.0])
     start = np.array([0.0, 0.0, 1.0, 30.0, 1e4, 1e-3])[:, None] * rng.standard_normal((1, 6, 40))
 
-    def solve(nodes):
-        problems = Problems(NodeProblem(shards[k].copy(), loss, C, RIDGE) for k in nodes)
+    def solve(nodes: int):
+        problems = LocalProblems(NodeProblem(shards[k].copy(), loss, C, RIDGE) for k in nodes)
         return problems.argmins(linear[:, nodes], quadratic[nodes], start[:, nodes])
 
     start[0, 0] = solve([0])[0][0, 0]
@@ -179,12 +185,12 @@ def test_easy_and_hard_nodes_that_are_solved_together(rng, monkeypatch, loss, ev
         assert solve([k])[0].tobytes() == found[:, [k]].tobytes()
 
 
-def test_a_large_batch_in_chunks_gives_the_same_bits(rng, monkeypatch):
+def test_a_large_batch_in_chunks_gives_the_same_bits(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     X, linear = np.stack([rows(rng, 9, 5, 1.0) for _ in range(300)]), rng.standard_normal((2, 300, 5))
 
     def found(chunk):
         monkeypatch.setattr("dpadmm_mpi.problems.batched._CHUNK", chunk)
-        problems = Problems(NodeProblem(x.copy(), LOGISTIC, 5.0, RIDGE) for x in X)
+        problems = LocalProblems(NodeProblem(x.copy(), LOGISTIC, 5.0, RIDGE) for x in X)
         return problems.argmins(linear, np.ones(300), np.zeros((2, 300, 5)))
 
     first = found(1 << 16)
@@ -193,20 +199,20 @@ def test_a_large_batch_in_chunks_gives_the_same_bits(rng, monkeypatch):
             assert np.array_equal(a, b)
 
 
-def test_a_solve_depends_on_its_arguments_and_not_on_the_solves_before(rng, network):
+def test_a_solve_depends_on_its_arguments_and_not_on_the_solves_before(rng: Generator, network: Solves) -> None:
     """What a restart from primal and dual arrays needs: nothing that is kept has seen an earlier iteration."""
     shards, linear, quadratic, start = network
     fresh = solve(network, np.arange(len(shards)), LOGISTIC)
-    problems = Problems(NodeProblem(X.copy(), LOGISTIC, 1.0, RIDGE) for X in shards)
+    problems = LocalProblems(NodeProblem(X.copy(), LOGISTIC, 1.0, RIDGE) for X in shards)
     for _ in range(3):
         problems.argmins(rng.standard_normal(linear.shape), 9 * rng.random(len(shards)), rng.standard_normal(start.shape))
     found, residuals = problems.argmins(linear, quadratic, start)
     assert np.array_equal(np.concatenate([found, residuals[..., None]], axis=-1), fresh[..., :-1])
 
 
-def test_losses_and_objectives_are_those_of_the_nodes(network):
+def test_losses_and_objectives_are_those_of_the_nodes(network: Solves) -> None:
     shards, _, _, f = network
-    problems = Problems(NodeProblem(X.copy(), LOGISTIC, 1.0, RIDGE) for X in shards)
+    problems = LocalProblems(NodeProblem(X.copy(), LOGISTIC, 1.0, RIDGE) for X in shards)
     means = problems.mean_losses(f)
     values = problems.values_from(means, f)
     for run in range(len(f)):
@@ -215,7 +221,7 @@ def test_losses_and_objectives_are_those_of_the_nodes(network):
         assert np.allclose(values[run], [p.value(v) for p, v in zip(problems, f[run], strict=True)], rtol=1e-12)
 
 
-def test_only_large_shards_with_many_zeros_are_stored_sparse(rng):
+def test_only_large_shards_with_many_zeros_are_stored_sparse(rng: Generator) -> None:
     full, empty = rows(rng, 3000, 50, 1.0), rows(rng, 3000, 50, 0.1)
     assert without_zeros(full) is full
     assert sparse.issparse(without_zeros(empty))
@@ -226,11 +232,11 @@ def test_only_large_shards_with_many_zeros_are_stored_sparse(rng):
 
 @pytest.mark.parametrize("runs", [1, 2, 6])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_measuring_between_solves_changes_no_bit_of_them(rng, shape, runs):
+def test_measuring_between_solves_changes_no_bit_of_them(rng: Generator, shape, runs: int) -> None:
     """At the solution, elsewhere, or not at all; and what is measured is the mean loss at the points that were asked for."""
     X = rows(rng, *SHAPES[shape])
     d = X.shape[1]
-    quiet, measured = (Problems([NodeProblem(X.copy(), LOGISTIC, C, RIDGE)]) for _ in range(2))
+    quiet, measured = (LocalProblems([NodeProblem(X.copy(), LOGISTIC, C, RIDGE)]) for _ in range(2))
     f = g = np.zeros((runs, 1, d))
     for number in range(4):
         linear = rng.standard_normal((runs, 1, d))
@@ -243,29 +249,29 @@ def test_measuring_between_solves_changes_no_bit_of_them(rng, shape, runs):
             assert np.allclose(measured.mean_losses(g), mean_losses(X, g), rtol=1e-12)
 
 
-def mean_losses(X, points):
+def mean_losses(X: Array, points):
     return np.logaddexp(0.0, -np.einsum("rkd,nd->rkn", points, X)).mean(axis=-1)
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_what_is_measured_does_not_depend_on_earlier_solves(rng, runs):
+def test_what_is_measured_does_not_depend_on_earlier_solves(rng: Generator, runs: int) -> None:
     """A step that moves nothing leaves the points where the solves ended: a restart, which knows of none, measures the same."""
     shards = [rows(rng, 900, 70, 1.0) for _ in range(3)]
     for _ in range(5):
-        problems, restarted = (Problems(NodeProblem(X.copy(), LOGISTIC, C, RIDGE) for X in shards) for _ in range(2))
+        problems, restarted = (LocalProblems(NodeProblem(X.copy(), LOGISTIC, C, RIDGE) for X in shards) for _ in range(2))
         f, _ = problems.argmins(30 * rng.standard_normal((runs, 3, 70)), np.ones(3), np.zeros((runs, 3, 70)))
         problems.forget_solutions()
         assert problems.mean_losses(f).tobytes() == restarted.mean_losses(f).tobytes()
 
 
-def test_what_is_measured_does_not_depend_on_the_nodes_beside(rng):
+def test_what_is_measured_does_not_depend_on_the_nodes_beside(rng: Generator) -> None:
     """One node stays where its solve ended, the other is moved from there."""
     shards = [rows(rng, 900, 70, 1.0) for _ in range(2)]
     for _ in range(10):
         linear, shift = 30 * rng.standard_normal((1, 2, 70)), np.array([0.0, 1.0])[:, None] * rng.standard_normal((1, 2, 70))
 
-        def measured(nodes):
-            problems = Problems(NodeProblem(shards[k].copy(), LOGISTIC, C, RIDGE) for k in nodes)
+        def measured(nodes: int):
+            problems = LocalProblems(NodeProblem(shards[k].copy(), LOGISTIC, C, RIDGE) for k in nodes)
             f, _ = problems.argmins(linear[:, nodes], np.ones(len(nodes)), np.zeros((1, len(nodes), 70)))  # noqa: B023
             return problems.mean_losses(f + shift[:, nodes])  # noqa: B023
 

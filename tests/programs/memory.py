@@ -12,7 +12,7 @@ folder = Path(sys.argv[1])
 sys.argv[1:] = sys.argv[2:]
 
 
-def report():
+def report() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     (folder / f"rank-{launch.announced_rank()}").write_text(str(peak))
 

@@ -15,25 +15,28 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+from support import MakeConfig, Words
 
 from dpadmm_mpi.cli.main import main as cli
-from dpadmm_mpi.config.files import load
 from dpadmm_mpi.engine.loop import Simulation, stopping
 from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.methods.decentralised import accounts as privacy
 from dpadmm_mpi.parallel import launcher as launch
 from dpadmm_mpi.storage import recorder as _loaded_before_any_fork  # noqa: F401
+from dpadmm_mpi.storage.experiments import load
 
 stopping.SHARE, stopping.MEETING_SECONDS = float("inf"), 0.0
 steps = deadly = 0
 
 
-def die():
+def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def mortal(function):
-    def step(*arguments, **keywords):
+    def step(*arguments: Any, **keywords: Any):
         global steps
         steps += 1
         if steps == deadly:
@@ -53,11 +56,11 @@ Path.replace, Path.unlink = mortal(Path.replace), mortal(Path.unlink)
 Simulation._iterate = mortal(Simulation._iterate)
 
 
-def compute_accounts_once(config):
+def compute_accounts_once(config: MakeConfig) -> None:
     """In the parent of all lives: what depends on the configuration only, and takes longer than a life."""
     known, ledger = {}, privacy.ledger
 
-    def remembered(*arguments):
+    def remembered(*arguments: Any):
         key = pickle.dumps(arguments)
         if key not in known:
             known[key] = ledger(*arguments)
@@ -67,7 +70,7 @@ def compute_accounts_once(config):
     assert make_plan(load(config).configs[0])[0].accounts
 
 
-def life(arguments, kill_at=0, kill_after=None):
+def life(arguments: Words, kill_at: int = 0, kill_after=None):
     """One process; its exit code, negative for a signal."""
     global deadly
     child = os.fork()
@@ -81,10 +84,10 @@ def life(arguments, kill_at=0, kill_after=None):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def full_disk(size):
+def full_disk(size) -> None:
     """The log has its space from the beginning; the journal meets the limit."""
 
-    def write(file, content):
+    def write(file: Path, content):
         if os.fstat(file).st_size + len(content) > size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return os_write(file, content)
@@ -92,7 +95,7 @@ def full_disk(size):
     os.write = write
 
 
-def chain(seed, kills, arguments):
+def chain(seed: int, kills, arguments: Words) -> None:
     """Until it has died so often; each time that it comes to its end alive, the result is put aside and it begins anew."""
     rng = random.Random(seed)
     out = Path(arguments[arguments.index("-o") + 1])

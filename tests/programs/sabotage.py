@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import sys
+from typing import Any
 
 from dpadmm_mpi.cli.main import main as cli
 from dpadmm_mpi.methods.decentralised import algorithm as decentralised
@@ -17,7 +18,7 @@ AT = 3  # iteration
 if launch.announced_rank() == rank:
     original = decentralised.Decentralised.work
 
-    def work(self, state, t, runs, phase):
+    def work(self, state, t: int, runs: int, phase):
         if t == AT:
             if fault == "raise":
                 raise ZeroDivisionError("planted")
@@ -31,7 +32,7 @@ if launch.announced_rank() == rank:
     if fault == "full-disk":
         create = recorder.create
 
-        def create_on_a_full_disk(*arguments):
+        def create_on_a_full_disk(*arguments: Any):
             resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
             return create(*arguments)
 

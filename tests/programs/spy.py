@@ -5,6 +5,7 @@ Every call on that communicator is noted, and every buffer that it sends is copi
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -18,10 +19,10 @@ calls, prepared, messages = [], {}, {}
 
 
 class Witness:
-    def __init__(self, comm):
+    def __init__(self, comm) -> None:
         self.comm = comm
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str):
         calls.append(name)
         if name != "Send_init":
             return getattr(self.comm, name)
@@ -35,11 +36,11 @@ class Witness:
 
 
 class WatchedLinks(transport.MpiLinks):
-    def __init__(self, comm, *arguments):
+    def __init__(self, comm, *arguments: Any) -> None:
         super().__init__(Witness(comm), *arguments)
         start_all = self._start_all
 
-        def note_and_start(requests):
+        def note_and_start(requests) -> None:
             for dest, buffer in (prepared[id(request)] for request in requests if id(request) in prepared):
                 messages.setdefault(dest, []).append(np.frombuffer(bytes(memoryview(buffer).cast("B")), dtype=np.uint8))
             start_all(requests)

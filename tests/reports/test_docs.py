@@ -5,9 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from conftest import command
-
-import dpadmm_mpi
+from support import MakeConfig, command, run
 
 TEXT = (Path(__file__).parents[2] / "docs" / "analysis.md").read_text()
 
@@ -17,15 +15,15 @@ def blocks(language):
 
 
 @pytest.fixture
-def folder(config, tmp_path, monkeypatch):
+def folder(config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """With small files of the names that the page uses."""
-    dpadmm_mpi.run(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
-    dpadmm_mpi.run(config("mr-admm"), tmp_path / "plain.h5")
+    run(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
+    run(config("mr-admm"), tmp_path / "plain.h5")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_commands(folder):
+def test_commands(folder: Path) -> None:
     lines = [line for block in blocks("sh") for line in block.splitlines() if not line.startswith("dpadmm run")]
     assert len(lines) == 9
     for line in lines:
@@ -35,7 +33,7 @@ def test_commands(folder):
     assert {"comparison.svg", "private-loss-privacy.png", "network.pdf", "loss.png", "report.html"} <= made
 
 
-def test_python(folder):
+def test_python(folder: Path) -> None:
     """One after the other, as in a notebook."""
     names = {}
     for block in blocks("python"):

@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
-from conftest import RESTARTS, command, sentences
+from support import RESTARTS, MakeConfig, WriteToml, command, run, sentences
 
 import dpadmm_mpi
 from dpadmm_mpi.errors import RunError
@@ -20,14 +22,14 @@ ROWS = 9  # recorded of the second run when it was interrupted
 
 
 @pytest.fixture
-def finished(config, tmp_path):
+def finished(config: MakeConfig, tmp_path: Path):
     path = tmp_path / "run.h5"
-    dpadmm_mpi.run(config("r-admm", "objective", iterations=20, runs=3), path)
+    run(config("r-admm", "objective", iterations=20, runs=3), path)
     return path
 
 
 @pytest.fixture
-def unfinished(finished):
+def unfinished(finished: Path):
     """The file as a kill after iteration 8 of the second run leaves it, changed just now."""
     with h5py.File(finished, "r+") as file:
         file.attrs["complete"] = False
@@ -39,12 +41,12 @@ def unfinished(finished):
     return finished
 
 
-def grow_old(path, seconds):
+def grow_old(path: Path, seconds) -> None:
     now = time.time()
     os.utime(path, (now - seconds, now - seconds))
 
 
-def test_a_snapshot_of_a_run_under_way(unfinished):
+def test_a_snapshot_of_a_run_under_way(unfinished: Path) -> None:
     seen = look(unfinished)
     result = dpadmm_mpi.load(unfinished)
     assert (seen.group, seen.runs, seen.iteration, seen.iterations) == (range(1, 2), 3, ROWS - 1, 20)
@@ -56,7 +58,7 @@ def test_a_snapshot_of_a_run_under_way(unfinished):
     assert seen.left == (12 + 20) * 2.0
 
 
-def test_a_snapshot_of_runs_that_go_side_by_side(unfinished):
+def test_a_snapshot_of_runs_that_go_side_by_side(unfinished: Path) -> None:
     """All three are after iteration 8; an iteration of all of them takes three times a run's share."""
     with h5py.File(unfinished, "r+") as file:
         for name in ("loss", "timing/compute_seconds", "timing/wait_seconds"):
@@ -72,7 +74,7 @@ def test_a_snapshot_of_runs_that_go_side_by_side(unfinished):
     assert "6 s per iteration, 0:01:12 left" in shown
 
 
-def test_of_a_file_that_is_extended_the_group_under_way_is_shown(unfinished):
+def test_of_a_file_that_is_extended_the_group_under_way_is_shown(unfinished: Path) -> None:
     """Runs 1 and 2 are ahead of the third, which the earlier part has left where it ended."""
     with h5py.File(unfinished, "r+") as file:
         for name in ("loss", "timing/compute_seconds", "timing/wait_seconds"):
@@ -90,10 +92,10 @@ def test_of_a_file_that_is_extended_the_group_under_way_is_shown(unfinished):
         ("dp-admm", ("paper's epsilon (delta ", "sound epsilon (delta ")),
     ],
 )
-def test_every_family_can_be_watched(config, write_toml, tmp_path, name, titles):
+def test_every_family_can_be_watched(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, name: str, titles) -> None:
     """Each has accounts of its own; the values shown are those in the file."""
     raw, out = RESTARTS[name](config), tmp_path / "out.h5"
-    result = dpadmm_mpi.run(raw, out)
+    result = run(raw, out)
     shown = command("watch", out, "--once").stdout
     assert all(title in shown for title in titles)
     assert {value for _, value, _ in look(out).privacy} <= {
@@ -102,7 +104,7 @@ def test_every_family_can_be_watched(config, write_toml, tmp_path, name, titles)
     assert "1 done" in command("status", write_toml(raw), "-o", out).stdout
 
 
-def test_what_a_file_lacks_is_named(finished):
+def test_what_a_file_lacks_is_named(finished: Path) -> None:
     with h5py.File(finished, "r+") as file:
         del file["timing/owner"]
     process = command("watch", finished, "--once")
@@ -110,7 +112,7 @@ def test_what_a_file_lacks_is_named(finished):
     assert "owner" in sentences(process)[0]
 
 
-def test_the_slowest_rank_sets_the_pace(unfinished):
+def test_the_slowest_rank_sets_the_pace(unfinished: Path) -> None:
     with h5py.File(unfinished, "r+") as file:
         file["timing/owner"][...] = [0, 0, 0, 0, 1, 2]
         file["timing/compute_seconds"][1, 1:ROWS, 5] = 3.0
@@ -119,12 +121,12 @@ def test_the_slowest_rank_sets_the_pace(unfinished):
 
 
 @pytest.mark.parametrize(("quiet", "state"), [(0, "running"), (30, "running"), (90, "stopped"), (1e6, "stopped")])
-def test_a_file_that_no_longer_changes_has_stopped(unfinished, quiet, state):
+def test_a_file_that_no_longer_changes_has_stopped(unfinished: Path, quiet: float, state: str) -> None:
     grow_old(unfinished, quiet)
     assert look(unfinished).state == state
 
 
-def test_slow_rows_are_waited_for(unfinished):
+def test_slow_rows_are_waited_for(unfinished: Path) -> None:
     """A row that takes ten minutes: no news for a quarter of an hour is no sign of an end."""
     with h5py.File(unfinished, "r+") as file:
         file["timing/compute_seconds"][1, 1:ROWS] = 100.0
@@ -132,7 +134,7 @@ def test_slow_rows_are_waited_for(unfinished):
     assert look(unfinished).state == "running"
 
 
-def test_a_slow_row_is_as_long_as_the_file_says(unfinished):
+def test_a_slow_row_is_as_long_as_the_file_says(unfinished: Path) -> None:
     """20 iterations of 20 s in 21 rows: three rows take a minute, however few are there yet."""
     with h5py.File(unfinished, "r+") as file:
         for name in ("loss", "timing/compute_seconds", "timing/wait_seconds"):
@@ -144,7 +146,7 @@ def test_a_slow_row_is_as_long_as_the_file_says(unfinished):
     assert look(unfinished).state == "stopped"
 
 
-def test_a_journal_that_grows_is_a_sign_of_life(unfinished):
+def test_a_journal_that_grows_is_a_sign_of_life(unfinished: Path) -> None:
     """Of a run on another host, where the lock says nothing."""
     with h5py.File(unfinished, "r+") as file:
         file["timing"].attrs["hosts"] = ["elsewhere"]
@@ -156,7 +158,7 @@ def test_a_journal_that_grows_is_a_sign_of_life(unfinished):
     assert look(unfinished).state == "running"
 
 
-def test_on_this_host_the_lock_says_whether_a_run_is_alive(unfinished):
+def test_on_this_host_the_lock_says_whether_a_run_is_alive(unfinished: Path) -> None:
     """A killed run has stopped at once; one that is quiet for an hour runs, if its process is there."""
     restart = Restart(unfinished)
     grow_old(unfinished, 3600)
@@ -167,51 +169,55 @@ def test_on_this_host_the_lock_says_whether_a_run_is_alive(unfinished):
     assert look(unfinished).state == "stopped"
 
 
-def test_a_failure_is_shown_with_its_sentence_until_the_run_goes_on(config, write_toml, tmp_path, monkeypatch):
+def test_a_failure_is_shown_with_its_sentence_until_the_run_goes_on(
+    config: MakeConfig, write_toml: WriteToml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dpadmm_mpi.engine.loop import Simulation
 
     raw, out = config(iterations=20), tmp_path / "out.h5"
     iterate = Simulation._iterate
 
-    def fail(self, state, t, run):
+    def fail(self, state, t: int, run: int):
         if t == 5:
             raise RunError("planted")
         return iterate(self, state, t, run)
 
     monkeypatch.setattr(Simulation, "_iterate", fail)
     with pytest.raises(RunError, match="planted"):
-        dpadmm_mpi.run(raw, out)
+        run(raw, out)
     monkeypatch.undo()
     assert "failed on 1 rank: planted" in command("watch", out).stdout
     assert "1 failed" in command("status", write_toml(raw), "-o", out).stdout
-    dpadmm_mpi.run(raw, out, resume=True)
+    run(raw, out, resume=True)
     assert look(out).state == "done"
 
 
-def test_an_error_of_closing_does_not_hide_the_first(config, tmp_path, monkeypatch):
+def test_an_error_of_closing_does_not_hide_the_first(
+    config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dpadmm_mpi.engine.loop import Simulation
     from dpadmm_mpi.storage.recorder import Recorder
 
-    def fail(*_):
+    def fail(*_: Any) -> None:
         raise RunError("the first")
 
-    def fail_too(*_):
+    def fail_too(*_: Any) -> None:
         raise RunError("the second")
 
     monkeypatch.setattr(Simulation, "_iterate", fail)
     monkeypatch.setattr(Recorder, "close", fail_too)
     with pytest.raises(RunError, match="the first"):
-        dpadmm_mpi.run(config(), tmp_path / "out.h5")
+        run(config(), tmp_path / "out.h5")
 
 
-def test_a_row_on_the_disk_in_part_does_not_count(unfinished):
+def test_a_row_on_the_disk_in_part_does_not_count(unfinished: Path) -> None:
     with h5py.File(unfinished, "r+") as file:
         file["loss"][1, ROWS] = 0.5
     assert look(unfinished).iteration == ROWS - 1
     assert look(unfinished).seconds == 2.0
 
 
-def test_before_the_first_row(unfinished):
+def test_before_the_first_row(unfinished: Path) -> None:
     with h5py.File(unfinished, "r+") as file:
         file["loss"][...] = np.nan
     process = command("watch", unfinished, "--once")
@@ -219,7 +225,7 @@ def test_before_the_first_row(unfinished):
     assert "- per iteration, - left" in process.stdout
 
 
-def test_status_of_every_variant(config, write_toml, tmp_path):
+def test_status_of_every_variant(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     names = ["whole", "half", "quiet", "other", "broken", "never"]
     raw = config(iterations=20) | {"name": "many", "variant": [{"name": name} for name in names]}
     assert command("run", write_toml(raw), cwd=tmp_path).returncode == 0
@@ -242,7 +248,7 @@ def test_status_of_every_variant(config, write_toml, tmp_path):
     assert elsewhere.stdout.endswith("6 missing\n")
 
 
-def test_watching_once_shows_the_run_and_leaves_no_trace(unfinished):
+def test_watching_once_shows_the_run_and_leaves_no_trace(unfinished: Path) -> None:
     with h5py.File(unfinished, "r+", locking=False):  # as the recorder holds it
         before = unfinished.read_bytes(), unfinished.stat().st_mtime_ns
         process = command("watch", unfinished, "--once")
@@ -254,7 +260,7 @@ def test_watching_once_shows_the_run_and_leaves_no_trace(unfinished):
         assert text in process.stdout
 
 
-def test_watching_ends_when_all_runs_of_a_folder_are_complete(unfinished):
+def test_watching_ends_when_all_runs_of_a_folder_are_complete(unfinished: Path) -> None:
     process = watching(unfinished.parent)
     assert "running" in process.stdout.readline()
     with h5py.File(unfinished, "r+", locking=False) as file:
@@ -264,7 +270,7 @@ def test_watching_ends_when_all_runs_of_a_folder_are_complete(unfinished):
     assert (process.returncode, errors) == (0, "")
 
 
-def test_control_c_ends_the_watching_quietly(unfinished):
+def test_control_c_ends_the_watching_quietly(unfinished: Path) -> None:
     process = watching(unfinished)
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
@@ -272,7 +278,7 @@ def test_control_c_ends_the_watching_quietly(unfinished):
     assert process.returncode == 0
 
 
-def test_watching_ends_when_nothing_runs_any_more(unfinished):
+def test_watching_ends_when_nothing_runs_any_more(unfinished: Path) -> None:
     """A stopped run and a file that is none: each is said, and neither is waited for."""
     grow_old(unfinished, 3600)
     (unfinished.parent / "broken.h5").write_bytes(b"half a file")
@@ -282,13 +288,13 @@ def test_watching_ends_when_nothing_runs_any_more(unfinished):
     assert "stopped on 1 rank, no change for 1:00:0" in process.stdout
 
 
-def watching(path):
+def watching(path: Path):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, "-m", "dpadmm_mpi", "watch", str(path)], **pipes)
 
 
 @pytest.mark.parametrize("content", [None, b"half a file"])
-def test_what_cannot_be_watched(tmp_path, content):
+def test_what_cannot_be_watched(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "x.h5"
     if content is not None:
         path.write_bytes(content)
@@ -297,7 +303,7 @@ def test_what_cannot_be_watched(tmp_path, content):
     assert sentences(process)[0].startswith(f"dpadmm: {path}: no" if content is None else f"dpadmm: {path}: not a readable")
 
 
-def test_sparkline():
+def test_sparkline() -> None:
     assert sparkline(np.array([0.0, 7.0, 3.0])) == "▁█▄"
     assert sparkline(np.full(3, 2.0)) == "▁▁▁"
     assert sparkline(np.array([np.nan])) == ""

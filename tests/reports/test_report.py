@@ -5,19 +5,23 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
-from conftest import command, sentences
 from handmade import star_file
 from matplotlib.image import imread
+from support import MakeConfig, command, sentences
 
 import dpadmm_mpi
 from dpadmm_mpi.plots.style import COLOURS
 from dpadmm_mpi.reports.html import page
+from dpadmm_mpi.storage.result import Result
 
 SECTIONS = ["Notes", "Privacy", "Network", "Timing", "Environment", "Configuration"]
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -27,34 +31,34 @@ EVIL = '<b>bold</b> & "quoted" <script>alert(1)</script>'
 class Page(HTMLParser):
     """Headings, ids, words and addresses of a page; complains about tags that are not closed in order."""
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         super().__init__()
         self.open, self.tags, self.ids, self.addresses, self.headings, self.words, self.cells = [], [], [], [], [], [], []
         self.feed(text)
         self.close()
         assert self.open == []
 
-    def handle_starttag(self, tag, attributes):
+    def handle_starttag(self, tag, attributes) -> None:
         self.tags.append(tag)
         if tag not in VOID:
             self.open.append(tag)
         self._note(attributes)
 
-    def handle_startendtag(self, tag, attributes):
+    def handle_startendtag(self, tag, attributes) -> None:
         self.tags.append(tag)
         self._note(attributes)
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag) -> None:
         assert self.open.pop() == tag
 
-    def handle_data(self, data):
+    def handle_data(self, data) -> None:
         if self.open and self.open[-1] in ("h1", "h2", "h3"):
             self.headings.append(data)
         if self.open and self.open[-1] == "td":
             self.cells.append(data)
         self.words.append(data)
 
-    def _note(self, attributes):
+    def _note(self, attributes) -> None:
         for name, value in attributes:
             if name == "id":
                 self.ids.append(value)
@@ -63,13 +67,13 @@ class Page(HTMLParser):
 
 
 @pytest.fixture
-def results(config, tmp_path):
-    private = dpadmm_mpi.run(config("mr-admm", "objective", runs=2) | {"name": EVIL}, tmp_path / "private.h5")
-    plain = dpadmm_mpi.run(config("admm"), tmp_path / "plain.h5")
+def results(config: MakeConfig, tmp_path: Path):
+    private = run(config("mr-admm", "objective", runs=2) | {"name": EVIL}, tmp_path / "private.h5")
+    plain = run(config("admm"), tmp_path / "plain.h5")
     return [private, plain, dpadmm_mpi.load(star_file(tmp_path / "star.h5"))]
 
 
-def test_one_file_has_every_section_and_number(results):
+def test_one_file_has_every_section_and_number(results: list[Result]) -> None:
     [private, *_] = results
     parsed = Page(page([private]))
     assert [heading for heading in parsed.headings if heading in SECTIONS] == SECTIONS
@@ -87,7 +91,7 @@ def test_one_file_has_every_section_and_number(results):
     assert parsed.tags.count("svg") >= 6
 
 
-def test_the_page_needs_nothing_else(results):
+def test_the_page_needs_nothing_else(results: list[Result]) -> None:
     """No address but places on the page itself, none in the style, no script; ids are unique and every link arrives."""
     text = page(results)
     parsed = Page(text)
@@ -102,7 +106,7 @@ def test_the_page_needs_nothing_else(results):
     assert not {"script", "link", "img", "iframe", "object", "embed"} & set(parsed.tags)
 
 
-def test_names_are_text(results):
+def test_names_are_text(results: list[Result]) -> None:
     """A name with tags in it stays a name."""
     parsed = Page(page(results))
     assert "b" not in parsed.tags
@@ -110,7 +114,7 @@ def test_names_are_text(results):
     assert EVIL in parsed.cells
 
 
-def test_files_of_all_families_on_one_page(results):
+def test_files_of_all_families_on_one_page(results: list[Result]) -> None:
     parsed = Page(page(results))
     assert parsed.headings.count("Privacy") == 3
     assert {"paper's epsilon (delta 0.001)", "sound epsilon (delta 0.001)", "inf", "no", "yes"} <= set(parsed.cells)
@@ -120,7 +124,7 @@ def test_files_of_all_families_on_one_page(results):
     assert "against the privacy" not in page(results[1:2])
 
 
-def test_a_file_has_one_colour_on_the_whole_page(results):
+def test_a_file_has_one_colour_on_the_whole_page(results: list[Result]) -> None:
     """Also in a figure that only some of the files are in."""
     text = page(results)
     gap = re.search(r"<figure>(?:(?!</figure>).)*Objective above that of the optimum\. 2 of 3", text, re.DOTALL)[0]
@@ -128,13 +132,13 @@ def test_a_file_has_one_colour_on_the_whole_page(results):
     assert COLOURS[0].lower() not in gap
 
 
-def test_what_a_node_table_does_not_prove_is_said_in_it(results):
+def test_what_a_node_table_does_not_prove_is_said_in_it(results: list[Result]) -> None:
     words = " ".join(Page(page(results[2:])).words)
     assert "paper's epsilon (delta 0.001), not proven" in words
     assert "sound epsilon (delta 0.001), not proven" not in words
 
 
-def test_lists_are_written_out(results, tmp_path):
+def test_lists_are_written_out(results: list[Result], tmp_path: Path) -> None:
     with h5py.File(tmp_path / "star.h5", "r+") as file:
         file["data"].attrs["files"] = ["train sha256 1", "test sha256 2"]
     cells = Page(page([dpadmm_mpi.load(tmp_path / "star.h5")])).cells
@@ -142,14 +146,14 @@ def test_lists_are_written_out(results, tmp_path):
     assert "a; b" in cells  # the hosts
 
 
-def test_a_page_about_a_file_whose_sound_account_is_infinite(results):
+def test_a_page_about_a_file_whose_sound_account_is_infinite(results: list[Result]) -> None:
     """It has the paper's finite one, but no curve against a privacy that is none."""
     star = results[2]
     infinite = {"privacy/epsilon_sound": np.full_like(star["privacy/epsilon_sound"], np.inf)}
     assert "against the privacy" not in page([replace(star, arrays={**star.arrays, **infinite})])
 
 
-def test_incomplete_and_sparse_files(results, tmp_path):
+def test_incomplete_and_sparse_files(results: list[Result], tmp_path: Path) -> None:
     path = tmp_path / "star.h5"
     with h5py.File(path, "r+") as file:
         file["loss"][:, 4:] = np.nan
@@ -161,7 +165,7 @@ def test_incomplete_and_sparse_files(results, tmp_path):
     assert any("no privacy account" in word for word in parsed.words)
 
 
-def test_report_command(results, tmp_path):
+def test_report_command(results: list[Result], tmp_path: Path) -> None:
     process = command("report", *(result.source for result in results), "-o", tmp_path / "r.html")
     assert process.returncode == 0, process.stderr
     assert (tmp_path / "r.html").read_text(encoding="utf-8") == page(results)
@@ -174,7 +178,7 @@ def test_report_command(results, tmp_path):
 
 
 @pytest.fixture
-def browser(tmp_path):
+def browser(tmp_path: Path):
     """browser(*options): what chromium says on standard output. It finds no host, whatever it looks for."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
@@ -188,7 +192,7 @@ def browser(tmp_path):
         "--host-resolver-rules=MAP * ~NOTFOUND",
     ]
 
-    def run(*options):
+    def run(*options: Any):
         start = [program, *quiet, f"--user-data-dir={tmp_path / 'profile'}", *map(str, options)]
         return subprocess.run(start, capture_output=True, text=True, timeout=120, check=True).stdout
 
@@ -201,7 +205,7 @@ def asked_for(log):
     return [event["url"] for event in events if event.get("initiator", "not an origin") != "not an origin"]
 
 
-def test_a_browser_shows_the_page(results, tmp_path, browser):
+def test_a_browser_shows_the_page(results: list[Result], tmp_path: Path, browser: Callable[..., str]) -> None:
     """It parses to the same content, asks nobody for anything, is no blank picture, and prints."""
     path, log, picture, printed = (tmp_path / f"r.{ending}" for ending in ("html", "json", "png", "pdf"))
     path.write_text(page(results).replace("<h2>", '<img src="http://example.invalid/x.png"><h2>', 1), encoding="utf-8")

@@ -3,22 +3,24 @@
 import csv
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import command
+from support import MakeConfig, WriteToml, command
 
-from dpadmm_mpi.config.options import files as configfile
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.reproduce import claims, making, running
 from dpadmm_mpi.reproduce.catalogue import CATALOGUE
 from dpadmm_mpi.reproduce.claims import Claim
 from dpadmm_mpi.reproduce.figures import Figure, Variation
 from dpadmm_mpi.reproduce.pictures import Panel, lines, write_table
+from dpadmm_mpi.storage import experiments as configfile
 from dpadmm_mpi.storage.result import Result
 
 
-def result(loss, bound=1.0):
+def result(loss: Loss, bound: float = 1.0):
     """Two runs whose mean over the iterations is `loss`."""
     loss = np.atleast_1d(np.asarray(loss, dtype=float))
     arrays = {
@@ -62,13 +64,13 @@ DECIDED = [
 
 
 @pytest.mark.parametrize(("test", "holds"), DECIDED)
-def test_a_predicate_decides(test, holds):
+def test_a_predicate_decides(test, holds) -> None:
     verdict = test(ABC | {"d": result([5.0, 9.0], 9.0)})
     assert verdict.holds is holds
     assert any(digit in verdict.numbers for digit in "123456789")
 
 
-def test_iterations_to_a_level_are_counted_to_the_last_crossing():
+def test_iterations_to_a_level_are_counted_to_the_last_crossing() -> None:
     wavy = result([5.0, 1.0, 3.0, 1.0, 1.0])
     assert claims.first_below(wavy, "loss", 2.0) == 30
     assert claims.first_below(wavy, "loss", 9.0) == 0
@@ -79,11 +81,11 @@ def test_iterations_to_a_level_are_counted_to_the_last_crossing():
     assert not claims.at_most_times(["wavy"], "quick", "loss", 0.1, 3.0)(quick).holds
 
 
-def test_every_figure_names_variants_of_its_configuration():
+def test_every_figure_names_variants_of_its_configuration() -> None:
     """Claims and panels look variants up by name: a misspelt one would only be found after hours."""
 
     class Recorder(dict):
-        def __missing__(self, name):
+        def __missing__(self, name: str) -> None:
             raise AssertionError(f"{name} is no variant")
 
     for figure in CATALOGUE.values():
@@ -106,7 +108,7 @@ def _everything():
     return Result("memory", arrays | {"iteration": np.arange(3)}, {}, {"/": {}})
 
 
-def test_lines_have_mean_and_range_and_the_table_repeats_them(tmp_path):
+def test_lines_have_mean_and_range_and_the_table_repeats_them(tmp_path: Path) -> None:
     over_time = Panel("p", "loss", [("a", "A")])
     (line,) = lines(over_time, ABC)
     assert line.x.tolist() == [0, 10]
@@ -124,7 +126,7 @@ def test_lines_have_mean_and_range_and_the_table_repeats_them(tmp_path):
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch, config, write_toml):
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: MakeConfig, write_toml: WriteToml):
     """A figure of two small variants, whose second claim does not hold."""
     raw = config("admm") | {
         "variant": [{"name": "plain"}, {"name": "private", "privacy": {"perturbation": "dual", "alpha": 5.0}}]
@@ -146,7 +148,7 @@ def tiny(tmp_path, monkeypatch, config, write_toml):
     return figure
 
 
-def test_a_figure_is_made_and_judged_and_not_made_twice(tiny, tmp_path, monkeypatch):
+def test_a_figure_is_made_and_judged_and_not_made_twice(tiny: Figure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = making.make(tiny, tmp_path / "out", quick=False, vary=False)
     assert [verdict["holds"] for verdict in report["claims"]] == [True, False]
     for ending in ("png", "svg", "csv", "json"):
@@ -160,7 +162,7 @@ def test_a_figure_is_made_and_judged_and_not_made_twice(tiny, tmp_path, monkeypa
     assert making.make(tiny, tmp_path / "out", quick=False, vary=False)["claims"] == report["claims"]
 
 
-def test_every_variation_is_one_that_its_variants_take_and_changes_something():
+def test_every_variation_is_one_that_its_variants_take_and_changes_something() -> None:
     for figure in CATALOGUE.values():
         config = making.configuration(figure.name)
         quick = configfile.load(config, figure.quick).configs
@@ -170,7 +172,7 @@ def test_every_variation_is_one_that_its_variants_take_and_changes_something():
             assert varied != quick, f"{figure.name}, {variation.text}"
 
 
-def test_a_variation_of_some_variants_reaches_those_and_no_others(tiny, tmp_path):
+def test_a_variation_of_some_variants_reaches_those_and_no_others(tiny: Figure, tmp_path: Path) -> None:
     """What is set for the private variant would be refused by the plain one; and it comes after what is set for both."""
     variations = [
         Variation("more noise", ("runs=2", "seed=5"), {"priv*": ("privacy.alpha=0.5", "seed=6")}),
@@ -186,19 +188,19 @@ def test_a_variation_of_some_variants_reaches_those_and_no_others(tiny, tmp_path
     ]
 
 
-def test_a_variation_of_a_variant_that_is_not_there_is_refused(tiny, tmp_path):
+def test_a_variation_of_a_variant_that_is_not_there_is_refused(tiny: Figure, tmp_path: Path) -> None:
     misspelt = Variation("more noise", of_some={"priv*": ("privacy.alpha=0.5",), "Priv*": ("privacy.alpha=0.5",)})
     with pytest.raises(InputError, match=r'tiny\.toml: "Priv\*" fits the name of no variant'):
         making.make(replace(tiny, variations=[misspelt]), tmp_path / "out", quick=True, vary=True)
 
 
-def test_a_failing_run_is_one_sentence(tiny, tmp_path, monkeypatch):
+def test_a_failing_run_is_one_sentence(tiny: Figure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_run", lambda command: "the disk is full")
     with pytest.raises(running.RunError, match="the disk is full"):
         making.make(tiny, tmp_path / "out", quick=True, vary=False)
 
 
-def test_results_of_another_configuration_are_not_taken(tiny, tmp_path):
+def test_results_of_another_configuration_are_not_taken(tiny: Figure, tmp_path: Path) -> None:
     making.make(tiny, tmp_path / "out", quick=False, vary=False)
     path = making.configuration("tiny")
     path.write_text(path.read_text().replace("seed = 11", "seed = 12"))
@@ -206,7 +208,7 @@ def test_results_of_another_configuration_are_not_taken(tiny, tmp_path):
         making.make(tiny, tmp_path / "out", quick=False, vary=False)
 
 
-def test_the_command_lists_the_figures_and_refuses_others():
+def test_the_command_lists_the_figures_and_refuses_others() -> None:
     listed = command("reproduce").stdout
     assert all(name in listed for name in CATALOGUE)
     process = command("reproduce", "recycled-fig6")

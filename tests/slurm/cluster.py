@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol")
 CPUS = 8  # promised to Slurm, whatever the machine has
@@ -57,7 +58,7 @@ def missing():
 
 
 class Cluster:
-    def __init__(self):
+    def __init__(self) -> None:
         # Sockets have short names, so pytest's long folders do not do.
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
         # Nothing of another Slurm that these tests may be running under.
@@ -73,7 +74,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(self, *_exception):
+    def __exit__(self, *_exception: Any) -> None:
         try:
             if len(self._daemons) == 3 and all(daemon.poll() is None for daemon in self._daemons):
                 self._end_jobs()
@@ -87,7 +88,7 @@ class Cluster:
                     daemon.wait()
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def run(self, *arguments, **options):
+    def run(self, *arguments: Any, **options: Any):
         """One of Slurm's commands, or another program, in the cluster's environment."""
         options = {"env": self.environment, "capture_output": True, "text": True, "timeout": SECONDS, "check": False} | options
         return subprocess.run(list(map(str, arguments)), **options)
@@ -101,7 +102,7 @@ class Cluster:
         """For the message of a test that failed."""
         return "\n".join(f"{path}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
 
-    def _start(self):
+    def _start(self) -> None:
         self.folder.chmod(0o755)  # munge wants its socket to be within reach of everybody
         for name in ("state", "spool"):
             (self.folder / name).mkdir()
@@ -120,20 +121,20 @@ class Cluster:
         self._daemon("slurmd", "-D", "-N", "one")
         self._until(lambda: self.run("sinfo", "--noheader", "--format=%T").stdout.strip() == "idle")
 
-    def _daemon(self, program, *arguments):
+    def _daemon(self, program, *arguments: Any) -> None:
         # setpriv: whoever ends the tests, and however, ends the daemons too.
         command = ["setpriv", "--pdeathsig", "TERM", _find(program), *arguments]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._daemons.append(subprocess.Popen(command, env=self.environment, start_new_session=True, **quiet))
 
-    def _until(self, condition):
+    def _until(self, condition) -> None:
         limit = time.monotonic() + SECONDS
         while not condition():
             if time.monotonic() > limit or any(daemon.poll() is not None for daemon in self._daemons):
                 raise RuntimeError(f"the Slurm cluster did not come up:\n{self.logs()}")
             time.sleep(0.2)
 
-    def _end_jobs(self):
+    def _end_jobs(self) -> None:
         """Running jobs are children of their own daemons, not of slurmd: end them while there is someone to do it."""
         self.run("scancel", "--user=root")
         self.run("scancel", "--user=root", "--signal=KILL", "--full")

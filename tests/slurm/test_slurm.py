@@ -4,10 +4,11 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cluster import Cluster, missing
-from conftest import MPI_ENVIRONMENT, command
+from slurm.cluster import Cluster, missing
+from support import MPI_ENVIRONMENT, MakeConfig, Process, WriteToml, command
 
 HERE = Path(__file__).parent
 PROGRAMS = Path(sys.executable).parent
@@ -25,28 +26,30 @@ def cluster():
         yield private
 
 
-def dpadmm(cluster, *arguments, **options):
+def dpadmm(cluster: Cluster, *arguments: Any, **options: Any):
     return cluster.run(PROGRAMS / "dpadmm", *arguments, **options)
 
 
-def number(process):
+def number(process: Process):
     """The job's, from "Submitted batch job 7"."""
     assert process.returncode == 0, process.stderr
     return process.stdout.split()[-1]
 
 
-def wait_for_all(cluster):
+def wait_for_all(cluster: Cluster) -> None:
     limit = time.monotonic() + SECONDS
     while cluster.run("squeue", "--noheader").stdout.strip():
         assert time.monotonic() < limit, f"{cluster.run('squeue').stdout}\n{cluster.logs()}"
         time.sleep(0.5)
 
 
-def outputs(folder):
+def outputs(folder: Path):
     return "\n".join(path.read_text() for path in folder.glob("*.out"))
 
 
-def test_a_printed_script_runs_on_several_ranks(cluster, config, write_toml, tmp_path):
+def test_a_printed_script_runs_on_several_ranks(
+    cluster: Cluster, config: MakeConfig, write_toml: WriteToml, tmp_path: Path
+) -> None:
     path = write_toml(config("mr-admm", "objective"))
     script = dpadmm(cluster, "submit", path, "--scheduler", "slurm", "--ranks", 4, "-o", "batch.h5", cwd=tmp_path).stdout
     (tmp_path / "job.sbatch").write_text(script)
@@ -57,7 +60,9 @@ def test_a_printed_script_runs_on_several_ranks(cluster, config, write_toml, tmp
     assert command("diff", tmp_path / "batch.h5", tmp_path / "serial.h5").returncode == 0
 
 
-def test_the_time_limit_stops_a_job_of_an_array_and_it_ends_with_the_same_bits(cluster, config, write_toml, tmp_path):
+def test_the_time_limit_stops_a_job_of_an_array_and_it_ends_with_the_same_bits(
+    cluster: Cluster, config: MakeConfig, write_toml: WriteToml, tmp_path: Path
+) -> None:
     """Slurm itself sends the warning and starts the job again; nothing here helps it."""
     raw = config("r-admm", "objective", iterations=400) | {"name": "many", "variant": [{"name": "one"}, {"name": "two"}]}
     path = write_toml(raw)
@@ -77,7 +82,9 @@ def test_the_time_limit_stops_a_job_of_an_array_and_it_ends_with_the_same_bits(c
     assert command("status", path, "-o", tmp_path / "batch").stdout.endswith("2 done\n")
 
 
-def test_srun_without_a_plug_in_of_this_mpi_is_refused(cluster, config, write_toml, tmp_path):
+def test_srun_without_a_plug_in_of_this_mpi_is_refused(
+    cluster: Cluster, config: MakeConfig, write_toml: WriteToml, tmp_path: Path
+) -> None:
     """Open MPI does not know pmi2: srun starts ranks that see themselves alone and would all write one file."""
     path, result = write_toml(config()), tmp_path / "out.h5"
     process = cluster.run("srun", "--mpi=pmi2", "-n", 2, PROGRAMS / "dpadmm", "run", path, "-o", result)
@@ -86,7 +93,7 @@ def test_srun_without_a_plug_in_of_this_mpi_is_refused(cluster, config, write_to
     assert not result.exists()
 
 
-def test_what_slurm_refuses_is_said_in_one_sentence(cluster, config, write_toml):
+def test_what_slurm_refuses_is_said_in_one_sentence(cluster: Cluster, config: MakeConfig, write_toml: WriteToml) -> None:
     path = write_toml(config())
     process = dpadmm(cluster, "submit", path, "--scheduler", "slurm", "--partition", "nowhere", "--now")
     assert process.returncode == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomli_w
-from conftest import EDGES, RESTARTS, command, sentences
+from support import EDGES, RESTARTS, MakeConfig, Raw, WriteToml, command, run, sentences
 
 from dpadmm_mpi import load
 from dpadmm_mpi.methods.base import SIDE_BY_SIDE
@@ -25,7 +25,7 @@ CHAINS = 8
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory):
+def shelf(tmp_path_factory: pytest.TempPathFactory):
     """The undisturbed results so far, and a graph that they share."""
     folder = tmp_path_factory.mktemp("undisturbed")
     (folder / "edges.txt").write_text("".join(f"{i} {j}\n" for i, j in EDGES))
@@ -33,10 +33,10 @@ def shelf(tmp_path_factory):
 
 
 @pytest.fixture
-def undisturbed(config, shelf):
+def undisturbed(config: MakeConfig, shelf: Path):
     """undisturbed(name): the configuration's file and the result of an undisturbed run of it."""
 
-    def make(name):
+    def make(name: str):
         raw = RESTARTS[name](config) | {"runs": RUNS, "iterations": 12}
         raw["record"] = {**raw["record"], "checkpoint": 1}
         if "path" in raw["network"]:
@@ -51,14 +51,14 @@ def undisturbed(config, shelf):
     return make
 
 
-def assert_same(a, b):
+def assert_same(a, b) -> None:
     assert list(compare(a, b)) == []
     assert load(b).complete
     assert not restart_folder(b).exists()
 
 
 @pytest.mark.parametrize("number", range(CHAINS))
-def test_killed_again_and_again(undisturbed, tmp_path, number):
+def test_killed_again_and_again(undisturbed: Undisturbed, tmp_path: Path, number: int) -> None:
     """In the middle of a checkpoint, of a write, of an iteration, while the log is written again: 88 kills in all."""
     path, expected = undisturbed(list(RESTARTS)[number % len(RESTARTS)])
     process = command("chain", number, KILLS, "run", path, "-o", tmp_path / "out.h5", "--resume", program=MORTAL)
@@ -70,7 +70,7 @@ def test_killed_again_and_again(undisturbed, tmp_path, number):
 
 
 @pytest.mark.parametrize("name", RESTARTS)
-def test_killed_on_one_number_of_ranks_and_resumed_on_another(undisturbed, tmp_path, name):
+def test_killed_on_one_number_of_ranks_and_resumed_on_another(undisturbed: Undisturbed, tmp_path: Path, name: str) -> None:
     """Three times a random rank of four, then on three, then in one process."""
     path, expected = undisturbed(name)
     rng = random.Random(name)
@@ -83,14 +83,14 @@ def test_killed_on_one_number_of_ranks_and_resumed_on_another(undisturbed, tmp_p
     assert_same(expected, tmp_path / "out.h5")
 
 
-def killed(path, output, count=62):
+def killed(path: Path, output: Path, count: int = 62) -> None:
     """A run that died at a step; there are two checkpoints."""
     process = command(0, count, "run", path, "-o", output, program=MORTAL)
     assert process.returncode == -signal.SIGKILL, process.stderr
     assert all((restart_folder(output) / name).exists() for name in ("checkpoint", "checkpoint.before"))
 
 
-def test_finished_is_left_alone(undisturbed):
+def test_finished_is_left_alone(undisturbed: Undisturbed) -> None:
     path, result = undisturbed("admm")
     before = result.read_bytes()
     process = command("run", path, "-o", result, "--resume")
@@ -98,7 +98,7 @@ def test_finished_is_left_alone(undisturbed):
     assert result.read_bytes() == before
 
 
-def test_without_resume_what_is_not_finished_is_refused(undisturbed, tmp_path):
+def test_without_resume_what_is_not_finished_is_refused(undisturbed: Undisturbed, tmp_path: Path) -> None:
     path, _ = undisturbed("admm")
     killed(path, tmp_path / "out.h5")
     process = command("run", path, "-o", tmp_path / "out.h5")
@@ -106,7 +106,7 @@ def test_without_resume_what_is_not_finished_is_refused(undisturbed, tmp_path):
     assert "is not finished; go on with it with --resume" in sentences(process)[0]
 
 
-def test_resume_and_force_exclude_each_other(undisturbed, tmp_path):
+def test_resume_and_force_exclude_each_other(undisturbed: Undisturbed, tmp_path: Path) -> None:
     path, _ = undisturbed("admm")
     process = command("run", path, "-o", tmp_path / "out.h5", "--resume", "--force")
     assert process.returncode == 2
@@ -114,7 +114,7 @@ def test_resume_and_force_exclude_each_other(undisturbed, tmp_path):
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_a_changed_configuration_is_refused_with_its_keys(undisturbed, tmp_path, finished):
+def test_a_changed_configuration_is_refused_with_its_keys(undisturbed: Undisturbed, tmp_path: Path, finished: bool) -> None:
     path, result = undisturbed("admm")
     if not finished:
         result = tmp_path / "out.h5"
@@ -125,7 +125,7 @@ def test_a_changed_configuration_is_refused_with_its_keys(undisturbed, tmp_path,
 
 
 @pytest.mark.parametrize("name", RESTARTS)
-def test_extension(undisturbed, tmp_path, name):
+def test_extension(undisturbed: Undisturbed, tmp_path: Path, name: str) -> None:
     """A finished run of 6 iterations goes on to 12 on two ranks, with a kill in between: as 12 from the beginning."""
     path, expected = undisturbed(name)
     out = tmp_path / "out.h5"
@@ -136,7 +136,7 @@ def test_extension(undisturbed, tmp_path, name):
     assert_same(expected, out)
 
 
-def test_extension_of_an_unfinished_run(undisturbed, tmp_path):
+def test_extension_of_an_unfinished_run(undisturbed: Undisturbed, tmp_path: Path) -> None:
     path, expected = undisturbed("r-admm")
     out = tmp_path / "out.h5"
     process = command(0, 100, "run", path, "-o", out, "--set", "iterations=8", program=MORTAL)
@@ -152,7 +152,9 @@ def test_extension_of_an_unfinished_run(undisturbed, tmp_path):
         ({}, {"every": 4, "trajectory": False}, "its last row is not a multiple of record.every = 4"),
     ],
 )
-def test_an_extension_that_would_change_the_first_part_is_refused(config, write_toml, tmp_path, privacy, record, reason):
+def test_an_extension_that_would_change_the_first_part_is_refused(
+    config: MakeConfig, write_toml: WriteToml, tmp_path: Path, privacy: Raw, record: Raw, reason: str
+) -> None:
     path, out = write_toml(config("r-admm", "objective", privacy=privacy, record=record)), tmp_path / "out.h5"
     assert command("run", path, "-o", out).returncode == 0
     before = out.read_bytes()
@@ -163,7 +165,7 @@ def test_an_extension_that_would_change_the_first_part_is_refused(config, write_
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "journal", "log"])
-def test_damaged_files(undisturbed, tmp_path, damage):
+def test_damaged_files(undisturbed: Undisturbed, tmp_path: Path, damage: str) -> None:
     """Of a damaged checkpoint the one before is used, and that is said; a damaged log is written again."""
     path, expected = undisturbed("m-admm")
     out = tmp_path / "out.h5"
@@ -188,7 +190,7 @@ def test_damaged_files(undisturbed, tmp_path, damage):
     assert_same(expected, out)
 
 
-def test_a_foreign_file_is_not_gone_on_with(undisturbed, tmp_path):
+def test_a_foreign_file_is_not_gone_on_with(undisturbed: Undisturbed, tmp_path: Path) -> None:
     path, _ = undisturbed("admm")
     (tmp_path / "out.h5").write_text("precious")
     process = command("run", path, "-o", tmp_path / "out.h5", "--resume")
@@ -196,7 +198,7 @@ def test_a_foreign_file_is_not_gone_on_with(undisturbed, tmp_path):
     assert (tmp_path / "out.h5").read_text() == "precious"
 
 
-def test_changed_data_are_refused(config, write_toml, tmp_path, edge_file):
+def test_changed_data_are_refused(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, edge_file: Path) -> None:
     path = write_toml(config("admm", iterations=12, runs=RUNS, record={"checkpoint": 1}))
     killed(path, tmp_path / "out.h5")
     edge_file.write_text(edge_file.read_text() + "3 5\n")
@@ -206,7 +208,7 @@ def test_changed_data_are_refused(config, write_toml, tmp_path, edge_file):
 
 
 @pytest.mark.parametrize("finished", [False, True])
-def test_a_changed_map_is_refused(config, write_toml, tmp_path, finished):
+def test_a_changed_map_is_refused(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, finished: bool) -> None:
     """By a killed run, and by a finished one that is to be extended."""
     np.save(tmp_path / "A.npy", np.eye(5))
     raw = RESTARTS["dp-acc-admm"](config) | {"runs": RUNS, "iterations": 12}
@@ -225,7 +227,7 @@ def test_a_changed_map_is_refused(config, write_toml, tmp_path, finished):
     assert process.returncode == 0, process.stderr
 
 
-def test_a_full_disk_keeps_what_was_recorded(undisturbed, tmp_path):
+def test_a_full_disk_keeps_what_was_recorded(undisturbed: Undisturbed, tmp_path: Path) -> None:
     """No byte behind a limit that lies within the journal: one sentence, and the run goes on when there is room again."""
     path, expected = undisturbed("admm")
     out = tmp_path / "out.h5"
@@ -238,7 +240,7 @@ def test_a_full_disk_keeps_what_was_recorded(undisturbed, tmp_path):
     assert_same(expected, out)
 
 
-def test_a_second_process_is_refused(undisturbed, tmp_path):
+def test_a_second_process_is_refused(undisturbed: Undisturbed, tmp_path: Path) -> None:
     from dpadmm_mpi.storage.checkpoint import Restart
 
     path, expected = undisturbed("admm")
@@ -253,19 +255,18 @@ def test_a_second_process_is_refused(undisturbed, tmp_path):
     assert_same(expected, out)
 
 
-def test_python_interface(undisturbed, tmp_path):
-    import dpadmm_mpi
+def test_python_interface(undisturbed: Undisturbed, tmp_path: Path) -> None:
 
     path, expected = undisturbed("mr-admm")
     killed(path, tmp_path / "out.h5", 50)
-    result = dpadmm_mpi.run(path, tmp_path / "out.h5", resume=True)
+    result = run(path, tmp_path / "out.h5", resume=True)
     assert result is not None
     assert result.complete
     assert_same(expected, tmp_path / "out.h5")
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-def test_a_working_folder_that_is_gone_is_said(undisturbed, tmp_path, ranks):
+def test_a_working_folder_that_is_gone_is_said(undisturbed: Undisturbed, tmp_path: Path, ranks: int | None) -> None:
     """Not waited for: it will not come back."""
     path, _ = undisturbed("admm")
     (tmp_path / "gone").mkdir()
@@ -284,7 +285,7 @@ def test_a_working_folder_that_is_gone_is_said(undisturbed, tmp_path, ranks):
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_kill_while_the_new_file_is_made_leaves_the_old_one(undisturbed, tmp_path, exists):
+def test_a_kill_while_the_new_file_is_made_leaves_the_old_one(undisturbed: Undisturbed, tmp_path: Path, exists: bool) -> None:
     """--force replaces a finished result by a file that can be read, and not before; where there is none, none appears."""
     path, expected = undisturbed("admm")
     out = tmp_path / "out.h5"
@@ -307,7 +308,7 @@ def test_a_kill_while_the_new_file_is_made_leaves_the_old_one(undisturbed, tmp_p
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_name_is_taken_only_once(tmp_path, monkeypatch, links):
+def test_a_name_is_taken_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
     """Also on a file system without hard links."""
     if not links:
         monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError(errno.EPERM, "no links")))
@@ -323,9 +324,8 @@ def test_a_name_is_taken_only_once(tmp_path, monkeypatch, links):
 
 
 @pytest.mark.parametrize("seed", [1, 3, 4])
-def test_a_step_that_moves_nothing_is_measured_alike_after_a_restart(tmp_path, seed):
+def test_a_step_that_moves_nothing_is_measured_alike_after_a_restart(tmp_path: Path, seed: int) -> None:
     """Large nodes, whose solves know the margins at their ends: a restart before the step after them does not."""
-    import dpadmm_mpi
 
     raw = {
         "seed": seed,
@@ -336,7 +336,7 @@ def test_a_step_that_moves_nothing_is_measured_alike_after_a_restart(tmp_path, s
         "algorithm": {"method": "r-admm", "eta": 1.0, "gamma": 1e25},
         "privacy": {"perturbation": "dual", "alpha": 0.05},
     }
-    dpadmm_mpi.run(raw, tmp_path / "undisturbed.h5")
-    dpadmm_mpi.run(raw | {"iterations": 5}, tmp_path / "out.h5")
-    dpadmm_mpi.run(raw, tmp_path / "out.h5", resume=True)
+    run(raw, tmp_path / "undisturbed.h5")
+    run(raw | {"iterations": 5}, tmp_path / "out.h5")
+    run(raw, tmp_path / "out.h5", resume=True)
     assert_same(tmp_path / "undisturbed.h5", tmp_path / "out.h5")

@@ -1,25 +1,23 @@
 """The HDF5 file: layout, self-description, xarray, pandas, tables, and files that are none."""
 
-import json
-import re
-from statistics import fmean, stdev
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from conftest import command
 from handmade import star_file
+from support import MakeConfig, run
 
 import dpadmm_mpi
-from dpadmm_mpi.config.reading import parse
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods import parse
 from dpadmm_mpi.storage.result import accounts, is_proven
 
 
 @pytest.fixture
-def file(config, tmp_path):
+def file(config: MakeConfig, tmp_path: Path):
     path = tmp_path / "out.h5"
-    dpadmm_mpi.run(config("mr-admm", "objective", runs=3, iterations=5), path)
+    run(config("mr-admm", "objective", runs=3, iterations=5), path)
     return path
 
 
@@ -33,7 +31,7 @@ SHAPES = {
 }  # fmt: skip
 
 
-def test_layout(file):
+def test_layout(file: Path) -> None:
     """Names and shapes as documented, float64 or int64, every axis with its dimension scale."""
     with h5py.File(file) as f:
         for name, shape in SHAPES.items():
@@ -50,7 +48,7 @@ def test_layout(file):
         assert np.isfinite(f["loss"]).all()
 
 
-def test_configuration_in_the_file_is_the_resolved_one(file):
+def test_configuration_in_the_file_is_the_resolved_one(file: Path) -> None:
     import hashlib
     import tomllib
 
@@ -61,20 +59,20 @@ def test_configuration_in_the_file_is_the_resolved_one(file):
     assert hashlib.sha256(attributes["config"].encode()).hexdigest() == attributes["config_sha256"]
 
 
-def test_memory_and_file_hold_the_same(config, tmp_path):
+def test_memory_and_file_hold_the_same(config: MakeConfig, tmp_path: Path) -> None:
     raw = config("r-admm", "primal", runs=2)
-    in_memory = dpadmm_mpi.run(raw)
-    from_file = dpadmm_mpi.run(raw, tmp_path / "out.h5")
+    in_memory = run(raw)
+    from_file = run(raw, tmp_path / "out.h5")
     loaded = dpadmm_mpi.load(tmp_path / "out.h5")
     for name, values in in_memory.arrays.items():
         if not name.startswith("timing"):
             assert values.tobytes() == from_file[name].tobytes() == loaded[name].tobytes()
 
 
-def test_every_nth_iteration_and_the_last(config):
+def test_every_nth_iteration_and_the_last(config: MakeConfig) -> None:
     """Fewer rows of the same run; privacy is that of the recorded iterations."""
-    full = dpadmm_mpi.run(config("r-admm", "objective", iterations=8))
-    some = dpadmm_mpi.run(config("r-admm", "objective", iterations=8, record={"every": 3, "trajectory": False}))
+    full = run(config("r-admm", "objective", iterations=8))
+    some = run(config("r-admm", "objective", iterations=8, record={"every": 3, "trajectory": False}))
     assert some.iteration.tolist() == [0, 3, 6, 8]
     for name in ("loss", "node_loss", "test_error"):
         assert np.array_equal(some[name], full[name][:, [0, 3, 6, 8]])
@@ -84,7 +82,7 @@ def test_every_nth_iteration_and_the_last(config):
     assert "trajectory" not in some
 
 
-def test_to_xarray(file):
+def test_to_xarray(file: Path) -> None:
     dataset = dpadmm_mpi.load(file).to_xarray()
     assert dataset["loss"].dims == ("run", "iteration")
     assert dataset["privacy/node_bound"].dims == ("iteration", "node")
@@ -92,7 +90,7 @@ def test_to_xarray(file):
     assert dataset.attrs["complete"]
 
 
-def test_to_pandas(file):
+def test_to_pandas(file: Path) -> None:
     """A row for each run and iteration; measurements as they are, the accounts repeated in every run."""
     result = dpadmm_mpi.load(file)
     frame = result.to_pandas()
@@ -105,7 +103,7 @@ def test_to_pandas(file):
     assert frame.groupby("iteration").loss.mean()[5] == pytest.approx(result.loss[:, 5].mean())
 
 
-def test_to_pandas_keeps_what_was_reached_and_whatever_is_there(tmp_path):
+def test_to_pandas_keeps_what_was_reached_and_whatever_is_there(tmp_path: Path) -> None:
     path = star_file(tmp_path / "star.h5", extra=True)
     with h5py.File(path, "r+") as star:
         star["loss"][2, 20:] = np.nan
@@ -116,7 +114,7 @@ def test_to_pandas_keeps_what_was_reached_and_whatever_is_there(tmp_path):
                                "epsilon_paper", "epsilon_sound", "renyi"]  # fmt: skip
 
 
-def test_accounts_of_both_families(file, tmp_path):
+def test_accounts_of_both_families(file: Path, tmp_path: Path) -> None:
     """Name and title, the paper's first; node datasets and parameters are none."""
     assert accounts(dpadmm_mpi.load(file)) == [
         ("bound", "P(t), the paper's bound"), ("tight", "tighter pure bound"), ("epsilon", "epsilon (delta 1e-05)"),
@@ -129,92 +127,7 @@ def test_accounts_of_both_families(file, tmp_path):
     assert [is_proven(star, name) for name, _ in accounts(star)] == [False, True, False]
 
 
-@pytest.fixture
-def shown(file, config, tmp_path):
-    """Three files: private with three runs, without noise and with one run, of the star family; with difficult names."""
-    dpadmm_mpi.run(config("admm") | {"name": 'a,b "50%" & $_x^2_$ \\ {#~}'}, tmp_path / "plain.h5")
-    return [file, tmp_path / "plain.h5", star_file(tmp_path / "star.h5")]
-
-
-def test_show_has_mean_range_and_standard_error(shown):
-    private = dpadmm_mpi.load(shown[0])
-    lines = command("show", *shown).stdout.splitlines()
-    for name in ("loss", "test_error"):
-        values = private[name][:, -1].tolist()
-        error = stdev(values) / 3**0.5
-        assert f"{fmean(values):.4g} ±{(max(values) - min(values)) / 2:.2g} ({error:.2g})" in lines[1]
-    assert "not proven" in lines[3]
-    assert lines[4].startswith("mean ±half the range (standard error")
-
-
-def test_a_column_that_no_file_has_is_left_out(shown):
-    heads = [command("show", path).stdout.splitlines()[0] for path in shown]
-    assert "gap" not in heads[0]
-    assert "to optimum" in heads[0]
-    assert "to optimum" not in heads[2]
-    assert heads[2].split()[-5:] == ["consensus", "epsilon", "paper", "epsilon", "sound"]
-    assert "P(t)" not in heads[2]
-    rows = command("show", *shown).stdout.splitlines()
-    assert {"P(t)", "gap"} <= set(rows[0].split())
-    assert rows[3].rstrip().endswith("40")
-
-
-def test_show_json(shown):
-    """Plain JSON: infinity as text, what is not there as null."""
-    private, plain, star = json.loads(command("show", *shown, "--json").stdout, parse_constant=pytest.fail)
-    loaded = dpadmm_mpi.load(shown[0])
-    values = loaded.loss[:, -1].tolist()
-    expected = {
-        "mean": fmean(values),
-        "smallest": min(values),
-        "largest": max(values),
-        "standard_error": stdev(values) / 3**0.5,
-    }
-    assert private["measurements"]["loss"] == pytest.approx(expected)
-    assert private["privacy"]["epsilon"] == {"total": loaded["privacy/epsilon"][-1], "proven": True, "delta": 1e-5}
-    assert (private["runs"], private["iteration"], private["status"], private["method"]) == (3, 5, "complete", "mr-admm")
-    assert plain["name"] == 'a,b "50%" & $_x^2_$ \\ {#~}'
-    assert plain["privacy"]["bound"]["total"] == "inf"
-    assert plain["measurements"]["loss"]["standard_error"] is None
-    assert star["measurements"]["objective_gap"]["mean"] == pytest.approx(
-        dpadmm_mpi.load(shown[2])["objective_gap"][:, -1].mean()
-    )
-    assert star["privacy"]["epsilon_paper"]["proven"] is False
-
-
-def test_show_csv(shown):
-    """As another program reads it; the same numbers as the JSON."""
-    import io
-
-    import pandas as pd
-
-    text = command("show", *shown, "--csv").stdout
-    frame = pd.read_csv(io.StringIO(text))
-    objects = json.loads(command("show", *shown, "--json").stdout)
-    assert frame["name"].tolist() == [each["name"] for each in objects]
-    assert frame["loss_mean"].tolist() == [each["measurements"]["loss"]["mean"] for each in objects]
-    assert frame["privacy_bound_total"][0] == objects[0]["privacy"]["bound"]["total"]
-    assert np.isinf(frame["privacy_bound_total"][1])
-    assert np.isnan(frame["privacy_bound_total"][2])
-    assert frame["privacy_epsilon_sound_total"][2] == 40
-
-
-def test_show_latex(shown):
-    """Every special character of a name is escaped, every row has as many cells, and numbers are mathematics."""
-    lines = command("show", *shown, "--latex").stdout.splitlines()
-    rows = [line for line in lines if line.endswith(r" \\")]
-    assert len(rows) == 4
-    assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1
-    columns = re.search(r"tabular\}\{(\w+)\}", "\n".join(lines))[1]
-    assert len(columns) == len(re.findall(r"(?<!\\)&", rows[0])) + 1
-    name = r'a,b "50\%" \& \$\_x\textasciicircum{}2\_\$ \textbackslash{} \{\#\textasciitilde{}\}'
-    assert rows[2].startswith(name + " & complete")
-    assert r"$\infty$" in rows[2]
-    assert r"$\pm$" in rows[1]
-    assert "inf" not in rows[2].replace(r"\infty", "")
-
-
-def test_opens_in_xarray_without_this_package(file):
+def test_opens_in_xarray_without_this_package(file: Path) -> None:
     import xarray as xr
 
     with xr.open_dataset(file, engine="h5netcdf") as dataset:
@@ -224,7 +137,7 @@ def test_opens_in_xarray_without_this_package(file):
         assert dataset["bound"].dims == ("iteration",)
 
 
-def test_files_that_are_none(tmp_path, file):
+def test_files_that_are_none(tmp_path: Path, file: Path) -> None:
     (tmp_path / "text.h5").write_text("hello")
     with h5py.File(tmp_path / "other.h5", "w") as other:
         other["x"] = 1
@@ -240,7 +153,9 @@ def test_files_that_are_none(tmp_path, file):
             dpadmm_mpi.load(tmp_path / f"{name}.h5")
 
 
-def test_rows_reach_the_disk_before_the_mark_of_completion(config, tmp_path, monkeypatch):
+def test_rows_reach_the_disk_before_the_mark_of_completion(
+    config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A flush at the latest every `checkpoint` iterations, also when not every iteration has a row; complete comes last."""
     from dpadmm_mpi.storage import recorder
 
@@ -251,7 +166,7 @@ def test_rows_reach_the_disk_before_the_mark_of_completion(config, tmp_path, mon
         events.append(int(np.isfinite(self["loss"][0]).sum()) if "loss" in self else -1)
         return flush(self)
 
-    def noted_attribute(self, name, value):
+    def noted_attribute(self, name: str, value):
         if name == "complete" and value:
             events.append("complete")
         return set_attribute(self, name, value)
@@ -259,7 +174,7 @@ def test_rows_reach_the_disk_before_the_mark_of_completion(config, tmp_path, mon
     monkeypatch.setattr(h5py.File, "flush", noted_flush)
     monkeypatch.setattr(h5py.AttributeManager, "modify", noted_attribute)
     monkeypatch.setattr(recorder, "FLUSH_SECONDS", 1e9)
-    dpadmm_mpi.run(config(iterations=20, record={"every": 3, "checkpoint": 7, "trajectory": False}), tmp_path / "o.h5")
+    run(config(iterations=20, record={"every": 3, "checkpoint": 7, "trajectory": False}), tmp_path / "o.h5")
 
     def rows():
         """Rows in the file at each flush, without those of the set-up."""
@@ -269,11 +184,11 @@ def test_rows_reach_the_disk_before_the_mark_of_completion(config, tmp_path, mon
     assert events.index("complete") == len(events) - 2
     monkeypatch.setattr(recorder, "FLUSH_SECONDS", -1.0)
     events.clear()
-    dpadmm_mpi.run(config(iterations=4, record={"checkpoint": 1000}), tmp_path / "p.h5")
+    run(config(iterations=4, record={"checkpoint": 1000}), tmp_path / "p.h5")
     assert rows()[:5] == [1, 2, 3, 4, 5]
 
 
-def test_a_result_introduces_itself(file):
+def test_a_result_introduces_itself(file: Path) -> None:
     result = dpadmm_mpi.load(file)
     assert len(repr(result)) < 1000
     assert "privacy/bound" in repr(result)
@@ -281,27 +196,29 @@ def test_a_result_introduces_itself(file):
         result["losss"]
 
 
-def test_run_wants_one_configuration():
+def test_run_wants_one_configuration() -> None:
     raw = {"variant": [{"name": "a"}, {"name": "b"}], "iterations": 1, "data": {"records": 50, "features": 3}}
     with pytest.raises(InputError, match='choose one of "a", "b"'):
-        dpadmm_mpi.run(raw)
-    assert dpadmm_mpi.run(raw, only="b").name == "b"
+        run(raw)
+    assert run(raw, only="b").name == "b"
 
 
-def test_what_was_recorded_before_a_failure_is_kept(config, tmp_path, monkeypatch):
+def test_what_was_recorded_before_a_failure_is_kept(
+    config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All iterations before the one that fails, the last of them too."""
     from dpadmm_mpi.methods.decentralised.algorithm import Decentralised
 
     work = Decentralised.work
 
-    def fail(self, state, t, runs, phase):
+    def fail(self, state, t: int, runs: int, phase):
         if t == 7:
             raise dpadmm_mpi.RunError("planted")
         return work(self, state, t, runs, phase)
 
     monkeypatch.setattr(Decentralised, "work", fail)
     with pytest.raises(dpadmm_mpi.RunError, match="planted"):
-        dpadmm_mpi.run(config("admm", iterations=20), tmp_path / "out.h5")
+        run(config("admm", iterations=20), tmp_path / "out.h5")
     loss = dpadmm_mpi.load(tmp_path / "out.h5")["loss"][0]
     assert np.isfinite(loss[:7]).all()
     assert np.isnan(loss[7:]).all()

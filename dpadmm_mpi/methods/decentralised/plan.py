@@ -112,6 +112,8 @@ class NetworkPlan(Plan[State]):
         return [*ways, "a smaller alpha", "fewer iterations", "a smaller problem.C"]
 
     def conditions(self, f_ref: float, tau: float, beta: float) -> list[str]:
+        if own := self.method.own_step():
+            return [f"-      nothing is known of its convergence: {own}"]
         return conditions(self.topology, self.releases, self.ridge, self.method.recycling_gamma, self.method.own_penalties) + (
             sample_sizes(self.releases, f_ref, tau, beta)
         )

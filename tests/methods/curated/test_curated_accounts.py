@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
+from support import Raw
 
 from dpadmm_mpi.methods.curated import accounts as curated
 from dpadmm_mpi.privacy import gaussian_noise
@@ -16,12 +18,12 @@ from dpadmm_mpi.privacy.releases import CuratedReleases
 DELTA = 1e-3
 
 
-def releases(T=40, n=5000, noise_std=0.002, nodes=3, **fixed):
+def releases(T: int = 40, n: int = 5000, noise_std: float = 0.002, nodes: int = 3, **fixed: Any):
     values = {"iterations": T, "records": n, "nodes": nodes, "noise_std": noise_std, "features": 9}
     return CuratedReleases(**(values | fixed))
 
 
-def printed_variance(epsilon, T, n, delta, c=1.0, mu=0.5):
+def printed_variance(epsilon, T, n, delta: float, c: float = 1.0, mu: float = 0.5):
     """(8) of [C]."""
     a = math.log(1 / delta) / ((1 - mu) * epsilon) + 1
     return c**2 * a * T / (2 * n**2 * epsilon * mu)
@@ -29,7 +31,7 @@ def printed_variance(epsilon, T, n, delta, c=1.0, mu=0.5):
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-5])
 @pytest.mark.parametrize("noise_std", [2e-4, 2e-3, 0.05])
-def test_the_sound_account_is_dp_accountings(noise_std, delta):
+def test_the_sound_account_is_dp_accountings(noise_std: float, delta: float) -> None:
     r = releases(noise_std=noise_std, c=1.5)
     found = curated.ledger(r, delta).node_epsilon_sound
     for t in (1, 17, 40):
@@ -40,7 +42,7 @@ def test_the_sound_account_is_dp_accountings(noise_std, delta):
 
 
 @pytest.mark.parametrize("mu", [0.2, 0.5])
-def test_the_papers_account_is_equation_8(mu):
+def test_the_papers_account_is_equation_8(mu: float) -> None:
     """Solved for epsilon by root finding instead of by formula."""
     r = releases(mu=mu, c=1.5)
     found = curated.ledger(r, DELTA).node_epsilon_paper
@@ -53,14 +55,14 @@ def test_the_papers_account_is_equation_8(mu):
 
 
 @pytest.mark.parametrize("fixed", [{"noise_std": 0.0}, {"u0_as_printed": True}])
-def test_without_noise_or_with_u0_as_printed_nothing_is_private(fixed):
+def test_without_noise_or_with_u0_as_printed_nothing_is_private(fixed: Raw) -> None:
     ledger = curated.ledger(releases(**fixed), DELTA)
     assert np.isinf(ledger.node_epsilon_paper).all()
     assert np.isinf(ledger.node_epsilon_sound).all()
     assert ledger.node_epsilon_sound.shape == (41, 3)
 
 
-def test_u0_as_printed_is_called_not_private():
+def test_u0_as_printed_is_called_not_private() -> None:
     ledger = curated.ledger(releases(u0_as_printed=True), DELTA)
     assert "not private" in ledger.paper
     assert "not private" in ledger.sound
@@ -68,7 +70,7 @@ def test_u0_as_printed_is_called_not_private():
     assert ledger.proven_sound
 
 
-def test_epsilon_grows_with_iterations_and_falls_with_noise():
+def test_epsilon_grows_with_iterations_and_falls_with_noise() -> None:
     last = None
     for noise_std in (2e-4, 1e-3, 4e-3):
         ledger = curated.ledger(releases(noise_std=noise_std), DELTA)
@@ -81,7 +83,7 @@ def test_epsilon_grows_with_iterations_and_falls_with_noise():
 @pytest.mark.parametrize("target", [0.008, 0.03, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("delta", [1e-2, 1e-3, 1e-6])
 @pytest.mark.parametrize(("T", "n"), [(1, 50), (100, 32561)])
-def test_sound_noise_meets_the_target_and_is_never_below_the_papers(target, delta, T, n):
+def test_sound_noise_meets_the_target_and_is_never_below_the_papers(target: float, delta: float, T: int, n: int) -> None:
     r = releases(T=T, n=n)
     found = curated.calibrate(r, target, "sound", delta)
     paper = curated.calibrate(r, target, "paper", delta)
@@ -91,7 +93,7 @@ def test_sound_noise_meets_the_target_and_is_never_below_the_papers(target, delt
     assert total >= target * (1 - 1e-4) or found.noise_std == paper.noise_std
 
 
-def test_targets_below_the_accounts_resolution():
+def test_targets_below_the_accounts_resolution() -> None:
     """At delta = 1e-6 the largest order alone costs 0.0058: smaller targets are met at epsilon = 0.
 
     The smaller the target, the more noise; and 0 is right: the total variation distance of the releases is below delta.
@@ -111,7 +113,7 @@ def test_targets_below_the_accounts_resolution():
     assert gaussian_noise.notes(0.02, "sound", delta) == gaussian_noise.notes(0.001, "paper", delta) == []
 
 
-def test_the_constant_of_18_from_the_matrices():
+def test_the_constant_of_18_from_the_matrices() -> None:
     """Against norms of the matrices themselves."""
     A = np.random.default_rng(3).normal(size=(6, 9))
     eta, gamma, rho, L_f = 0.4, 9.0, 0.7, 0.25
@@ -130,7 +132,7 @@ def test_the_constant_of_18_from_the_matrices():
     )
 
 
-def test_the_bound_is_smallest_at_19():
+def test_the_bound_is_smallest_at_19() -> None:
     """(18) written out, over all T."""
     c_1, distance, eta, epsilon = 12.0, 4.0, 0.5, 0.4
 
@@ -144,7 +146,7 @@ def test_the_bound_is_smallest_at_19():
     assert abs(curated.best_iterations(c_1, distance, eta, 9, r.noise_std**2 / 40) - best) <= 1
 
 
-def test_conditions_in_words():
+def test_conditions_in_words() -> None:
     r = releases()
     held = curated.conditions(r, 0.5, 14.0, 1.0, 0.25, np.linspace(1, 5, 9), rows=9, distance=2.0)
     assert "of the mean of the iterates" in held[3]

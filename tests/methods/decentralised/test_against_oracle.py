@@ -2,31 +2,31 @@
 
 import numpy as np
 import pytest
-from conftest import EDGES, METHODS, PERTURBATIONS, shard_of
-from reference import LOGISTIC, Node, centralised_optimum, huber, trajectory
+from oracles.network import LOGISTIC, Node, centralised_optimum, huber, trajectory
+from support import EDGES, METHODS, PERTURBATIONS, MakeConfig, Raw, planned, run, shard_of
 
-import dpadmm_mpi
-from dpadmm_mpi.config.options import files as configfile
 from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.privacy.releases import noise
+from dpadmm_mpi.storage import experiments as configfile
+from dpadmm_mpi.types import Array
 
 NEIGHBOURS = [sorted({j for edge in EDGES for j in edge if i in edge and j != i}) for i in range(6)]
 
 
-def reference_nodes(raw):
+def reference_nodes(raw: Raw):
     """The records of every node, as the package deals them, in plain arrays."""
-    plan, dataset = make_plan(configfile.load(raw).configs[0])
+    plan, dataset = planned(raw)
     shards = [shard_of(dataset, i) for i in range(6)]
     C, rho = raw["problem"]["C"], raw["problem"]["rho"]
     loss = huber(raw["problem"]["width"]) if raw["problem"].get("loss") == "huber" else LOGISTIC
     return plan, [Node(shard.X, shard.y, C, rho, 6, loss) for shard in shards]
 
 
-def schedule(raw, key):
+def schedule(raw: Raw, key):
     """(t, i) -> value, written out again from the configuration."""
     value, recycles = raw["algorithm"][key], raw["algorithm"]["method"] in ("r-admm", "mr-admm")
 
-    def at(t, i):
+    def at(t: int, i: int):
         step = (t + 1) // 2 if recycles else t
         v = value[i] if isinstance(value, list) else value
         return v["first"] * v["ratio"] ** (step - 1) if isinstance(v, dict) else v
@@ -34,14 +34,14 @@ def schedule(raw, key):
     return at
 
 
-def one_noise(seed, run, node, t, alpha, features):
+def one_noise(seed: int, run: int, node, t: int, alpha: float, features: int):
     return noise(seed, range(run, run + 1), np.array([node]), t, np.array([alpha]), features)[0, 0]
 
 
 @pytest.mark.parametrize("problem", [{}, {"loss": "huber", "width": 0.3}], ids=["logistic", "huber"])
 @pytest.mark.parametrize("perturbation", PERTURBATIONS)
 @pytest.mark.parametrize("method", METHODS)
-def test_trajectory_equals_the_plain_implementation(config, method, perturbation, problem):
+def test_trajectory_equals_the_plain_implementation(config: MakeConfig, method: str, perturbation: str, problem: Raw) -> None:
     """Noise included, another alpha at every node: 1e-8 over 7 iterations, so that both kinds of last step occur."""
     alphas = [4.0, 5.0, 6.0, 4.5, 5.5, 6.5]
     sections = {"problem": problem}
@@ -50,7 +50,7 @@ def test_trajectory_equals_the_plain_implementation(config, method, perturbation
     if method in ("r-admm", "mr-admm"):
         sections["algorithm"] = {"gamma": 0.8}
     raw = config(method, perturbation, iterations=7, runs=2, **sections)
-    result = dpadmm_mpi.run(raw)
+    result = run(raw)
     plan, nodes = reference_nodes(raw)
     eta = schedule(raw, "eta")
     smallest_first = min(eta(1, i) for i in range(6))
@@ -83,21 +83,23 @@ UNEQUAL = [0.5, 0.6, 0.55, 0.7, 0.65, 0.6]
     + [("mr-admm", {"eta": [{"first": e, "ratio": 1.001} for e in UNEQUAL], "theta": 0.5})],
 )
 @pytest.mark.parametrize("init", ["zero", "random"])
-def test_without_noise_every_method_ends_at_the_centralised_optimum(config, method, algorithm, init):
+def test_without_noise_every_method_ends_at_the_centralised_optimum(
+    config: MakeConfig, method: str, algorithm, init: str
+) -> None:
     """Common penalties, or unequal ones with one theta: within 1e-7 of the optimum of an independent solver."""
     raw = config(method, iterations=900, algorithm=algorithm | {"init": init}, record={"every": 900, "trajectory": False})
-    result = dpadmm_mpi.run(raw)
+    result = run(raw)
     _, nodes = reference_nodes(raw)
     optimum = centralised_optimum(nodes, 4)
     assert np.max(np.abs(result["final/primal"][0] - optimum)) < 1e-7
 
 
-def test_unequal_penalties_as_printed_agree_elsewhere_and_the_run_says_so(config):
+def test_unequal_penalties_as_printed_agree_elsewhere_and_the_run_says_so(config: MakeConfig) -> None:
     """SPEC 8.7: consensus, but percents away from the optimum; a note and the recorded distance say it."""
     raw = config(
         "mr-admm", iterations=900, algorithm={"eta": UNEQUAL, "theta": None}, record={"every": 900, "trajectory": False}
     )
-    result = dpadmm_mpi.run(raw)
+    result = run(raw)
     _, nodes = reference_nodes(raw)
     optimum = centralised_optimum(nodes, 4)
     final = result["final/primal"][0]
@@ -108,21 +110,21 @@ def test_unequal_penalties_as_printed_agree_elsewhere_and_the_run_says_so(config
     assert "not at the optimum" in result.attributes["/"]["notes"]
 
 
-def test_recorded_optimum_is_the_independent_one(config):
+def test_recorded_optimum_is_the_independent_one(config: MakeConfig) -> None:
     raw = config(iterations=1, record={"optimum": True})
-    result = dpadmm_mpi.run(raw)
+    result = run(raw)
     _, nodes = reference_nodes(raw)
     optimum = centralised_optimum(nodes, 4)
     assert np.max(np.abs(result["optimum/primal"] - optimum)) < 1e-9
     assert result.attributes["optimum"]["objective"] == pytest.approx(sum(n.objective(optimum) for n in nodes), rel=1e-12)
 
 
-def test_measurements_are_what_the_spec_says(config):
+def test_measurements_are_what_the_spec_says(config: MakeConfig) -> None:
     """L(t), objective, consensus error and test error of the recorded trajectory, computed again from the records."""
     raw = config("mr-admm", "objective", runs=2)
-    result = dpadmm_mpi.run(raw)
+    result = run(raw)
     _, nodes = reference_nodes(raw)
-    _, dataset = make_plan(configfile.load(raw).configs[0])
+    _, dataset = planned(raw)
     test = dataset.test().shard
     for run in range(2):
         for t in range(7):
@@ -137,61 +139,61 @@ def test_measurements_are_what_the_spec_says(config):
             assert result["test_error"][run, t] == wrong
 
 
-def test_starting_points(config):
+def test_starting_points(config: MakeConfig) -> None:
     """Random: another one for every node and run, standard normal whatever the records; zero: zero."""
-    start = dpadmm_mpi.run(config(runs=3, features=40))["trajectory"][:, 0].reshape(18, 40)
+    start = run(config(runs=3, features=40))["trajectory"][:, 0].reshape(18, 40)
     assert len(np.unique(start[:, 0])) == 18
     assert abs(start.mean()) < 4 / np.sqrt(start.size)
     assert abs(start.std() - 1) < 4 / np.sqrt(2 * start.size)
-    zero = dpadmm_mpi.run(config(algorithm={"init": "zero"}, data={"train": 100}))
+    zero = run(config(algorithm={"init": "zero"}, data={"train": 100}))
     assert not zero["trajectory"][0, 0].any()
     assert zero["loss"][0, 0] == pytest.approx(np.log(2))
 
 
-def test_a_prediction_of_zero_counts_as_plus_one(config):
+def test_a_prediction_of_zero_counts_as_plus_one(config: MakeConfig) -> None:
     """At the starting point zero everybody is predicted +1: the test error is the share of negative labels."""
     raw = config(algorithm={"init": "zero"})
-    test = make_plan(configfile.load(raw).configs[0])[1].test().shard
-    assert dpadmm_mpi.run(raw)["test_error"][0, 0] == np.mean(test.y < 0) > 0
+    test = planned(raw)[1].test().shard
+    assert run(raw)["test_error"][0, 0] == np.mean(test.y < 0) > 0
 
 
-def test_overflow_is_no_solution(config):
+def test_overflow_is_no_solution(config: MakeConfig) -> None:
     from dpadmm_mpi.errors import RunError
 
     with pytest.raises(RunError, match="relative KKT residual of inf"):
-        dpadmm_mpi.run(config(algorithm={"eta": 1e160}))
+        run(config(algorithm={"eta": 1e160}))
 
 
-def test_an_optimum_that_nobody_asked_for_does_not_stop_the_run(config, monkeypatch):
+def test_an_optimum_that_nobody_asked_for_does_not_stop_the_run(config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unequal dual steps ask for the distance to the optimum; if it cannot be found, it is nan."""
     from dpadmm_mpi.errors import RunError
     from dpadmm_mpi.methods import centralised_optimum as optimum
 
     monkeypatch.setattr(optimum, "TOLERANCE", -1.0)
-    result = dpadmm_mpi.run(config("mr-admm"))
+    result = run(config("mr-admm"))
     assert np.isnan(result["distance_to_optimum"]).all()
     with pytest.raises(RunError, match="centralised optimum was found to a relative residual"):
-        dpadmm_mpi.run(config("mr-admm", record={"optimum": True}))
+        run(config("mr-admm", record={"optimum": True}))
 
 
-def test_one_node_is_the_centralised_baseline(config):
+def test_one_node_is_the_centralised_baseline(config: MakeConfig) -> None:
     """No edges: the first data step is the optimum itself, and recycled steps leave it there."""
     for method, eta in COMMON.items():
         raw = config(method, iterations=4, network={"graph": "ring", "nodes": 1, "path": None}, algorithm={"eta": eta},
                      record={"optimum": True})  # fmt: skip
-        result = dpadmm_mpi.run(raw)
+        result = run(raw)
         assert result["distance_to_optimum"][0, 1:].max() < 1e-9
 
 
-def test_recycled_step_never_touches_the_records(config):
+def test_recycled_step_never_touches_the_records(config: MakeConfig) -> None:
     """With the records gone after a data step, the recycled step still works and gives the same bits."""
     from dpadmm_mpi.methods.decentralised.algorithm import Decentralised
-    from dpadmm_mpi.problems.local_problems import Problems
+    from dpadmm_mpi.problems.local_problems import LocalProblems
     from dpadmm_mpi.problems.losses import LOGISTIC
     from dpadmm_mpi.problems.objective import NodeProblem
 
     plan, dataset = make_plan(configfile.load(config("mr-admm", "objective")).configs[0])
-    problems = Problems(NodeProblem(shard_of(dataset, i).into_signed(), LOGISTIC, 3.0, plan.ridge) for i in range(6))
+    problems = LocalProblems(NodeProblem(shard_of(dataset, i).into_signed(), LOGISTIC, 3.0, plan.ridge) for i in range(6))
     algorithm = Decentralised(plan.settings, np.arange(6), problems)
     state = algorithm.work(algorithm.initial(range(2)), 1, range(2), phase=0)
     adjacency = np.zeros((6, 6))
@@ -205,15 +207,17 @@ def test_recycled_step_never_touches_the_records(config):
     assert np.array_equal(without_records.residual, state.residual)  # nothing was solved
 
 
-def test_an_inexact_solve_stops_the_run_with_node_iteration_and_residual(config, monkeypatch):
+def test_an_inexact_solve_stops_the_run_with_node_iteration_and_residual(
+    config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dpadmm_mpi.errors import RunError
     from dpadmm_mpi.problems import batched as batch
-    from dpadmm_mpi.problems.local_problems import Problems
+    from dpadmm_mpi.problems.local_problems import LocalProblems
 
-    original = Problems.argmins
+    original = LocalProblems.argmins
     calls = []
 
-    def one_step_for_node_2_in_iteration_2(self, linear, quadratic, start):
+    def one_step_for_node_2_in_iteration_2(self, linear: Array, quadratic: Array, start: Array):
         calls.append(1)
         found, residuals = original(self, linear, quadratic, start)
         if len(calls) == 2:
@@ -222,13 +226,13 @@ def test_an_inexact_solve_stops_the_run_with_node_iteration_and_residual(config,
             found[:, 2], residuals[:, 2] = hurried[:, 2], left[:, 2]
         return found, residuals
 
-    monkeypatch.setattr(Problems, "argmins", one_step_for_node_2_in_iteration_2)
+    monkeypatch.setattr(LocalProblems, "argmins", one_step_for_node_2_in_iteration_2)
     with pytest.raises(RunError, match=r"run 1, node 2, iteration 2: .* relative KKT residual of \d\.\de-\d+, above 1e-10"):
-        dpadmm_mpi.run(config())
+        run(config())
 
 
-def test_recorded_residuals_are_small_and_belong_to_data_steps(config):
-    result = dpadmm_mpi.run(config("r-admm", "objective", iterations=5))
+def test_recorded_residuals_are_small_and_belong_to_data_steps(config: MakeConfig) -> None:
+    result = run(config("r-admm", "objective", iterations=5))
     residual = result["kkt_residual"][0]
     assert np.isnan(residual[[0, 2, 4]]).all()
     assert (residual[[1, 3, 5]] <= 1e-10).all()

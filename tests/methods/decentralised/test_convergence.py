@@ -1,8 +1,10 @@
 """Convergence conditions and sample sizes: cases worked by hand, bipartite graphs, and what `dpadmm check` says of them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from conftest import command
+from support import MakeConfig, WriteToml, command
 
 from dpadmm_mpi.methods.decentralised import sample_size
 from dpadmm_mpi.methods.decentralised.convergence import Network, madmm_rate, recycling_holds, recycling_margins, smallest_gamma
@@ -12,13 +14,13 @@ TRIANGLE = Network.of(((1, 2), (0, 2), (0, 1)))
 PATH = Network.of(((1,), (0, 2), (1,)))
 
 
-def test_matrices_and_bipartiteness():
+def test_matrices_and_bipartiteness() -> None:
     assert TRIANGLE.laplacian.tolist() == [[2, -1, -1], [-1, 2, -1], [-1, -1, 2]]
     assert TRIANGLE.signless.tolist() == [[2, 1, 1], [1, 2, 1], [1, 1, 2]]
     assert [n.is_bipartite for n in (PAIR, TRIANGLE, PATH)] == [True, False, True]
 
 
-def test_rate_by_hand():
+def test_rate_by_hand() -> None:
     """Two nodes, eta = theta: (W - theta I) = 0, connectivity 2, largest singular value of W(D+A) 2 eta.
 
     First term theta 2 / (mu^2 2 eta) = 1/mu^2; second 2m / (mu^2 M^2 / (2 theta (mu-1)) + 2 eta).
@@ -34,13 +36,13 @@ def test_rate_by_hand():
     assert madmm_rate(TRIANGLE, grown, 0.5, m, M, True)[0] > madmm_rate(TRIANGLE, grown, 0.5, m, M, False)[0]
 
 
-def test_larger_penalties_are_slower():
+def test_larger_penalties_are_slower() -> None:
     """[M] after Theorem 3.2."""
     rates = [madmm_rate(TRIANGLE, np.full(3, eta), 0.5, 0.1, 1.0, False)[0] for eta in (0.5, 0.8, 1.5, 3.0)]
     assert (np.diff(rates) < 0).all()
 
 
-def test_recycling_margins_by_hand():
+def test_recycling_margins_by_hand() -> None:
     """A triangle with one eta: everything commutes with D - A, so the margins are minima over two eigenvalues.
 
     D - A has the eigenvalues 0, 3, 3 and D + A the eigenvalues 4, 1, 1; D~ = 4 eta + gamma =: s. With L = mu = 2
@@ -57,21 +59,21 @@ def test_recycling_margins_by_hand():
     assert smallest_gamma(TRIANGLE, [np.full(3, eta)], np.full(3, M), fixed=True) == pytest.approx(needed, rel=2e-3)
 
 
-def test_no_gamma_on_bipartite_graphs():
+def test_no_gamma_on_bipartite_graphs() -> None:
     """SPEC 8.8: D + A is singular, so (ii) and (iv) cannot hold."""
     for network, n in ((PAIR, 2), (PATH, 3)):
         assert smallest_gamma(network, [np.ones(n)], np.ones(n), fixed=True) is None
         assert recycling_holds(network, [np.ones(n)], 1e9, np.ones(n), fixed=False)[1] <= 1e-6
 
 
-def test_free_constants_never_do_worse():
+def test_free_constants_never_do_worse() -> None:
     etas = [np.full(3, 0.5), np.full(3, 0.6)]
     fixed = recycling_holds(TRIANGLE, etas, 5.0, np.ones(3), fixed=True)
     free = recycling_holds(TRIANGLE, etas, 5.0, np.ones(3), fixed=False)
     assert min(free) >= min(fixed)
 
 
-def test_sample_sizes():
+def test_sample_sizes() -> None:
     """Theorem VI.2 is twice VI.1 as alpha grows ([R]'s remark), and infinite for too much noise."""
     plain = sample_size.without_noise(2.0, 0.1, 0.05)
     assert plain == pytest.approx(4 * np.log(20) / 0.01)
@@ -81,12 +83,12 @@ def test_sample_sizes():
     assert (np.diff(sizes) < 0).all()
 
 
-def check(write_toml, config, *overrides, **sections):
+def check(write_toml: WriteToml, config: MakeConfig, *overrides: Any, **sections: Any):
     settings = [word for override in overrides for word in ("--set", override)]
     return command("check", write_toml(config(**sections)), *settings).stdout
 
 
-def test_check_says_it_in_words(write_toml, config):
+def test_check_says_it_in_words(write_toml: WriteToml, config: MakeConfig) -> None:
     bipartite = check(write_toml, config, method="r-admm", network={"graph": "ring", "nodes": 6, "path": None})
     assert "no gamma can meet them: the graph is bipartite" in bipartite
     complete, weak = {"graph": "complete", "nodes": 6, "path": None}, {"eta": 0.05}

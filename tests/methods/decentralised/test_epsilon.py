@@ -1,25 +1,39 @@
 """The (epsilon, delta) account: against Monte Carlo of the same random variable, known cases, other accountants, laws."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import Generator
 from scipy import integrate, stats
+from support import MakeConfig, run
 
-import dpadmm_mpi
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.decentralised import accounts as privacy
 from dpadmm_mpi.privacy import gamma_noise
 from dpadmm_mpi.privacy.releases import Releases
+from dpadmm_mpi.problems.losses import Loss
+from dpadmm_mpi.types import Array
 
 
-def releases(perturbation="objective", K=25, N=1, alpha=1.0, B=8000.0, V=2.0, eta=1.0, C=1750.0, d=105):
+def releases(
+    perturbation: str = "objective",
+    K: int = 25,
+    N: int = 1,
+    alpha: float = 1.0,
+    B: float = 8000.0,
+    V: float = 2.0,
+    eta: float = 1.0,
+    C: float = 1750.0,
+    d: int = 105,
+):
     shape = (K, N)
     return Releases(perturbation, K, np.arange(1, K + 1), np.full(shape, eta), np.full(shape, eta), np.full(shape, alpha),
                     np.full(N, V), np.full(N, B), C, 0.22 / 5 * N, 0.25, d)  # fmt: skip
 
 
-def sample(rng, c, d, n, on_release):
+def sample(rng: Generator, c, d: int, n, on_release):
     """The random variable of SPEC 2, as it is written there, by plain simulation of noise vectors' radius and projection."""
     u = rng.gamma(d, 1.0, n)
     if on_release:
@@ -32,7 +46,7 @@ def sample(rng, c, d, n, on_release):
 
 @pytest.mark.parametrize("on_release", [False, True])
 @pytest.mark.parametrize(("d", "c", "K"), [(105, 0.4375, 25), (10, 0.8, 10), (3, 0.5, 6), (2, 0.3, 4)])
-def test_against_monte_carlo(rng, d, c, K, on_release):
+def test_against_monte_carlo(rng: Generator, d: int, c: float, K: int, on_release: bool) -> None:
     """1e6 samples of the sum: delta(epsilon) agrees within four standard errors, up to the known rounding of the grid."""
     if d < 3 and not on_release:
         return  # no randomness left: see test_small_dimension
@@ -48,12 +62,12 @@ def test_against_monte_carlo(rng, d, c, K, on_release):
         assert looser.mean() >= delta - error - 0.02 * delta  # and not a loose one
 
 
-def test_one_step_against_integration():
+def test_one_step_against_integration() -> None:
     """P(L > l) of one step against adaptive integration over the radius."""
     for d, c in ((105, 0.4), (5, 1.3)):
         for loss in (0.05 * c, 0.3 * c, 0.8 * c):
 
-            def integrand(u, loss=loss, c=c, d=d):
+            def integrand(u: Array, loss: Loss = loss, c=c, d: int = d):
                 x = np.clip((2 * u * loss + loss**2 - c**2) / (2 * u * c), 0, 1)
                 return stats.gamma(d).pdf(u) * (1 - x**2) ** ((d - 2) / 2)
 
@@ -63,13 +77,13 @@ def test_one_step_against_integration():
             assert found <= exact * 1.01 + 1e-9
 
 
-def test_figures_of_the_specification():
+def test_figures_of_the_specification() -> None:
     """N=5, V=2, B=8000, C=1750, rho=0.22, eta=1, alpha=1, 25 data steps, d=105: 11.88, 11.28 and 2.2."""
     ledger = privacy.ledger(replace(releases(N=5), rho=0.22), 1e-5)
     assert [round(ledger.bound[-1], 2), round(ledger.tight[-1], 2), round(ledger.epsilon[-1], 1)] == [11.88, 11.28, 2.2]
 
 
-def test_small_dimension_gives_no_gain():
+def test_small_dimension_gives_no_gain() -> None:
     """d < 3: the plane of the two gradients is everything, and epsilon is the tighter pure bound."""
     for d in (1, 2):
         ledger = privacy.ledger(releases(d=d), 1e-5)
@@ -78,14 +92,14 @@ def test_small_dimension_gives_no_gain():
 
 
 @pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
-def test_laws(perturbation):
+def test_laws(perturbation: str) -> None:
     """Never above the tighter pure bound; monotone in t, alpha, T, 1/B and 1/delta."""
     base = releases(perturbation, K=12, d=20)
     ledger = privacy.ledger(base, 1e-5)
     assert (ledger.node_epsilon <= ledger.node_tight * (1 + 1e-12)).all()
     assert (np.diff(ledger.epsilon) >= 0).all()
 
-    def end(r, delta=1e-5):
+    def end(r: Any, delta: float = 1e-5):
         return privacy.epsilon(r, delta)[-1, 0]
 
     assert end(base) < end(replace(base, alpha=1.3 * base.alpha))
@@ -95,7 +109,7 @@ def test_laws(perturbation):
     assert end(releases(perturbation, K=12, d=200)) < end(base)
 
 
-def test_limits_of_alpha():
+def test_limits_of_alpha() -> None:
     """alpha to 0: only the determinant term is left. alpha to infinity: the loss is nearly sure, no gain over pure."""
     tiny = releases(alpha=1e-9)
     fixed = privacy.tight_cost(tiny).fixed.sum()
@@ -107,7 +121,7 @@ def test_limits_of_alpha():
 
 @pytest.mark.parametrize("on_release", [False, True])
 @pytest.mark.parametrize(("c", "d"), [(np.full(25, 0.4375), 105), (np.geomspace(0.2, 0.6, 12), 50), (np.full(4, 30.0), 3)])
-def test_the_composition_is_dp_accountings(c, d, on_release):
+def test_the_composition_is_dp_accountings(c, d: int, on_release: bool) -> None:
     """After every step, and after the last one alone."""
     from dp_accounting.pld.pld_pmf import DensePLDPmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -125,7 +139,7 @@ def test_the_composition_is_dp_accountings(c, d, on_release):
 
 @pytest.mark.parametrize(("c", "d"), [(0.4, 105), (2000.0, 105), (1e-6, 105), (0.3, 2), (5.0, 1)])
 @pytest.mark.parametrize("delta", [0.3, 1e-3, 1e-8])
-def test_epsilon_solves_its_equation(c, d, delta):
+def test_epsilon_solves_its_equation(c: float, d: int, delta: float) -> None:
     """For one step: E[(1 - exp(epsilon - L))_+] is delta, or below it at epsilon = 0; also for losses of thousands."""
     for on_release in (False, True):
         epsilon = gamma_noise.composed_epsilon(np.array([c]), d, on_release, delta, every_step=False)[0]
@@ -136,7 +150,7 @@ def test_epsilon_solves_its_equation(c, d, delta):
         assert epsilon == 0.0 or expected >= delta * (1 - 1e-6) - 1e-11
 
 
-def test_moments_are_an_upper_bound_and_a_few_percent_loose():
+def test_moments_are_an_upper_bound_and_a_few_percent_loose() -> None:
     """The cheap account is never below the composition, and agrees with dp-accounting's own conversion of moments."""
     from dp_accounting.rdp import rdp_privacy_accountant
 
@@ -153,7 +167,7 @@ def test_moments_are_an_upper_bound_and_a_few_percent_loose():
     assert ours == pytest.approx(theirs, rel=5e-3)
 
 
-def test_moments_between_the_tabulated_values_are_rounded_up(monkeypatch):
+def test_moments_between_the_tabulated_values_are_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The straight line between two knots lies above the convex logarithm of the moments."""
     c = np.geomspace(0.1, 1.0, 400)[:, None]
     fine = gamma_noise.moment_epsilon(c, 30, False, 1e-5)
@@ -163,7 +177,7 @@ def test_moments_between_the_tabulated_values_are_rounded_up(monkeypatch):
     assert coarse[-1] <= 1.1 * fine[-1]
 
 
-def test_a_node_without_a_bound_does_not_spoil_the_others():
+def test_a_node_without_a_bound_does_not_spoil_the_others() -> None:
     """x >= 1 at one node: infinite there, and the others' epsilon is their own."""
     r = releases(N=3, K=4, C=1.0, eta=0.001)
     broken = replace(r, B=np.array([8000.0, 1.0, 8000.0]), rho=0.01)
@@ -173,7 +187,7 @@ def test_a_node_without_a_bound_does_not_spoil_the_others():
     assert np.array_equal(found[[0, 2]], alone[[0, 2]])
 
 
-def test_equal_nodes_are_computed_once(monkeypatch):
+def test_equal_nodes_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     original = privacy.composed_epsilon
     monkeypatch.setattr(privacy, "composed_epsilon", lambda *a: calls.append(1) or original(*a))
@@ -182,7 +196,7 @@ def test_equal_nodes_are_computed_once(monkeypatch):
     assert np.ptp(epsilon[-1]) == 0
 
 
-def test_many_nodes_with_schedules_of_their_own():
+def test_many_nodes_with_schedules_of_their_own() -> None:
     """1,000 iterations and 100 different nodes: the moments step in, and stay a bound below the pure one."""
     K, N = 1000, 100
     r = releases("penalty", K=K, N=N, d=30)
@@ -197,18 +211,18 @@ def test_many_nodes_with_schedules_of_their_own():
 
 @pytest.mark.parametrize("account", ["bound", "tight", "epsilon"])
 @pytest.mark.parametrize("perturbation", ["dual", "objective", "primal"])
-def test_calibration_to_every_account(perturbation, account):
+def test_calibration_to_every_account(perturbation: str, account: str) -> None:
     r = releases(perturbation, K=10, d=20)
     calibrated = privacy.calibrate(r, 3.0, account, 1e-5)
     total = getattr(privacy.ledger(calibrated, 1e-5), account)[-1]
     assert 3.0 * (1 - 1e-3) <= total <= 3.0 * (1 + 1e-9)
 
 
-def test_a_run_records_the_accounts_side_by_side(config):
+def test_a_run_records_the_accounts_side_by_side(config: MakeConfig) -> None:
     raw = config("r-admm", "objective", iterations=5, features=6)
     raw["privacy"] |= {"target": 1.5, "target_account": "epsilon", "delta": 1e-4}
     del raw["privacy"]["alpha"]
-    result = dpadmm_mpi.run(raw)
+    result = run(raw)
     epsilon = result["privacy/epsilon"]
     assert 1.5 * 0.999 <= epsilon[-1] <= 1.5
     assert np.array_equal(epsilon, result["privacy/node_epsilon"].max(axis=1))
@@ -216,18 +230,18 @@ def test_a_run_records_the_accounts_side_by_side(config):
     assert epsilon[2] == epsilon[1] > epsilon[0] == 0  # recycled steps add nothing
     assert result.attributes["privacy/epsilon"]["delta"] == 1e-4
     assert "dominated by" in result.attributes["privacy/epsilon"]["theorem"]
-    assert np.isinf(dpadmm_mpi.run(config("r-admm"))["privacy/epsilon"]).all()
+    assert np.isinf(run(config("r-admm"))["privacy/epsilon"]).all()
 
 
-def test_target_account_needs_a_target(config):
+def test_target_account_needs_a_target(config: MakeConfig) -> None:
     with pytest.raises(InputError, match="target_account: has no meaning without"):
-        dpadmm_mpi.run(config("r-admm", "objective", privacy={"target_account": "tight"}))
+        run(config("r-admm", "objective", privacy={"target_account": "tight"}))
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("c", [1e3, 1e6, 1e8, 1e30])
 @pytest.mark.parametrize("on_release", [False, True])
-def test_next_to_no_noise_costs_nearly_the_largest_loss(c, on_release):
+def test_next_to_no_noise_costs_nearly_the_largest_loss(c: float, on_release: bool) -> None:
     """L is at least c - 2 u, and u, of mean 5, is below 100 but for a probability of 1e-30: epsilon is about K c, never 0."""
     found = gamma_noise.composed_epsilon(np.full(3, c), 5, on_release, 1e-5, every_step=False)[0]
     assert 3 * (c - 200) <= found <= 3 * c * (1 + 1e-9)

@@ -1,17 +1,20 @@
 """The pure bounds against their closed forms, written out again; calibration; conditions; the determinant inequality."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import Generator
+from support import MakeConfig, run
 
-import dpadmm_mpi
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.decentralised import accounts as privacy
 from dpadmm_mpi.privacy.releases import Releases
+from dpadmm_mpi.types import Array
 
 
-def releases(perturbation, rng, N=5, K=4, T=4, steps=None, **fixed):
+def releases(perturbation: str, rng: Generator, N: int = 5, K: int = 4, T: int = 4, steps=None, **fixed: Any):
     values = {
         "perturbation": perturbation,
         "iterations": T,
@@ -29,7 +32,7 @@ def releases(perturbation, rng, N=5, K=4, T=4, steps=None, **fixed):
     return Releases(**(values | fixed))
 
 
-def closed_form(r, i, upto, tight):
+def closed_form(r: Any, i: int, upto, tight):
     """P_i(t) term by term, with math's functions."""
     total = 0.0
     for k, t in enumerate(r.data_steps):
@@ -49,7 +52,7 @@ def closed_form(r, i, upto, tight):
 
 
 @pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
-def test_bounds_equal_their_closed_forms(perturbation, rng):
+def test_bounds_equal_their_closed_forms(perturbation: str, rng: Generator) -> None:
     r = releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5])
     ledger = privacy.ledger(r, 1e-5)
     for t in range(7):
@@ -61,7 +64,7 @@ def test_bounds_equal_their_closed_forms(perturbation, rng):
 
 
 @pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
-def test_recycled_steps_add_nothing(perturbation, rng):
+def test_recycled_steps_add_nothing(perturbation: str, rng: Generator) -> None:
     ledger = privacy.ledger(releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5]), 1e-5)
     for bound in (ledger.node_bound, ledger.node_tight):
         assert np.array_equal(bound[2::2], bound[1:-1:2])
@@ -69,14 +72,14 @@ def test_recycled_steps_add_nothing(perturbation, rng):
 
 
 @pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective"])
-def test_tight_bound_is_never_above_the_papers_where_that_is_proven(perturbation, rng):
+def test_tight_bound_is_never_above_the_papers_where_that_is_proven(perturbation: str, rng: Generator) -> None:
     for _ in range(50):
         r = releases(perturbation, rng, C=float(rng.uniform(1, 700)))
         if privacy.condition_failure(r) is None:
             assert (privacy.tight_cost(r).total(r.alpha) <= privacy.paper_cost(r).total(r.alpha)).all()
 
 
-def test_figures_of_the_scale_check():
+def test_figures_of_the_scale_check() -> None:
     """SPEC 7: N=5, B=8000, C=1750, eta=1, 25 data steps; smallest degree 2, and complete graph; and the tight 11.28."""
     for V, expected in ((2.0, (22.8, 11.9, 6.4)), (4.0, (22.4, 11.4, 5.9))):
         for alpha, value in zip((2.0, 1.0, 0.5), expected, strict=True):
@@ -90,7 +93,7 @@ def test_figures_of_the_scale_check():
 
 
 @pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
-def test_calibration_meets_the_target(perturbation, rng):
+def test_calibration_meets_the_target(perturbation: str, rng: Generator) -> None:
     """One scale for all nodes, so that the worst node is at the target and nobody above it; the shape of alpha stays."""
     r = releases(perturbation, rng)
     for target in (3.0, 11.4, 40.0):
@@ -99,7 +102,7 @@ def test_calibration_meets_the_target(perturbation, rng):
         assert np.allclose(calibrated.alpha / calibrated.alpha[0, 0], r.alpha / r.alpha[0, 0], rtol=1e-14)
 
 
-def test_a_target_below_the_determinant_term_has_no_answer(rng):
+def test_a_target_below_the_determinant_term_has_no_answer(rng: Generator) -> None:
     r = releases("objective", rng)
     fixed = privacy.paper_cost(r).fixed.sum(axis=0).max()
     with pytest.raises(InputError, match=r"privacy.target: .* determinant term alone costs"):
@@ -107,20 +110,20 @@ def test_a_target_below_the_determinant_term_has_no_answer(rng):
     assert privacy.ledger(privacy.calibrate(r, 1.001 * fixed), 1e-5).bound[-1] == pytest.approx(1.001 * fixed, rel=1e-12)
 
 
-def test_no_noise_is_infinite_everywhere(rng):
+def test_no_noise_is_infinite_everywhere(rng: Generator) -> None:
     ledger = privacy.ledger(releases("none", rng, alpha=np.full((4, 5), np.nan)), 1e-5)
     assert np.isinf(ledger.node_bound).all()
     assert np.isinf(ledger.node_tight).all()
 
 
-def test_tight_bound_is_infinite_where_its_own_condition_fails(rng):
+def test_tight_bound_is_infinite_where_its_own_condition_fails(rng: Generator) -> None:
     r = releases("objective", rng, C=1.0, B=np.array([1.0, 500, 500, 500, 500]), eta=np.full((4, 5), 0.001))
     tight = privacy.ledger(r, 1e-5).node_tight[-1]
     assert np.isinf(tight[0])
     assert np.isfinite(tight[1:]).all()
 
 
-def test_condition_by_hand():
+def test_condition_by_hand() -> None:
     """One node pair, B=10, C=2, rho=1, N=2, eta=0.3, V=1: 5 (0.5 + 0.6) - 0.5 = 5."""
     ones = np.ones((1, 2))
     r = Releases("objective", 1, np.array([1]), 0.3 * ones, 0.2 * ones, ones, np.ones(2), np.full(2, 10.0), 2.0, 1.0, 0.25, 3)
@@ -130,7 +133,7 @@ def test_condition_by_hand():
     assert np.allclose(privacy.condition_margin(penalty), 4.0)
 
 
-def test_determinant_ratio_of_neighbouring_hessians(rng):
+def test_determinant_ratio_of_neighbouring_hessians(rng: Generator) -> None:
     """-ln(1 - x) holds for random and for worst records: the ratio of det(H + mu I) over two data sets differing in one."""
     worst = 0.0
     for _ in range(300):
@@ -144,7 +147,7 @@ def test_determinant_ratio_of_neighbouring_hessians(rng):
         w = rng.uniform(0.0, 0.25, B + 1)
         w[B] = 0.25
 
-        def log_determinant(rows, X=X, w=w, C=C, B=B, mu=mu, d=d):
+        def log_determinant(rows: Array, X: Array = X, w=w, C=C, B=B, mu=mu, d: int = d):
             return np.linalg.slogdet(C / B * (X[rows].T * w[rows]) @ X[rows] + mu * np.eye(d))[1]
 
         common = list(range(B - 1))
@@ -155,21 +158,21 @@ def test_determinant_ratio_of_neighbouring_hessians(rng):
 
 
 @pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
-def test_an_unproven_bound_is_refused_with_the_node_and_both_numbers(config, perturbation):
+def test_an_unproven_bound_is_refused_with_the_node_and_both_numbers(config: MakeConfig, perturbation: str) -> None:
     """Noise in the objective needs the condition; noise on the release does not. The tighter bound stays proven."""
     weak = config("r-admm", perturbation, problem={"C": 4.0, "rho": 1e-3}, algorithm={"eta": 0.001})
     if perturbation == "primal":
-        assert dpadmm_mpi.run(weak).attributes["privacy/bound"]["proven"]
+        assert run(weak).attributes["privacy/bound"]["proven"]
         return
     with pytest.raises(InputError, match=r"not proven .* at node \d 2 c1 = 0.5 is not below .* = 0\.\d+.*allow_unproven"):
-        dpadmm_mpi.run(weak)
-    result = dpadmm_mpi.run(weak, overrides="privacy.allow_unproven=true")
+        run(weak)
+    result = run(weak, overrides="privacy.allow_unproven=true")
     assert not result.attributes["privacy/bound"]["proven"]
     assert result.attributes["privacy/tight"]["proven"]
     assert "not proven" in result.attributes["/"]["notes"]
 
 
-def test_condition_with_growing_schedules_and_at_its_boundary():
+def test_condition_with_growing_schedules_and_at_its_boundary() -> None:
     """[R] looks at eta(1), [M] at the smallest theta; equality is not enough."""
     eta = np.array([[0.3, 0.3], [0.9, 0.9]])
     theta = np.array([[0.25, 0.25], [0.2, 0.2]])
@@ -181,9 +184,9 @@ def test_condition_with_growing_schedules_and_at_its_boundary():
     assert privacy.condition_failure(Releases("objective", **boundary)) is not None
 
 
-def test_another_loss_has_its_own_c1(config):
+def test_another_loss_has_its_own_c1(config: MakeConfig) -> None:
     """Huber of width 0.3: c1 = 1/0.6 in the recorded bounds and in the condition."""
-    result = dpadmm_mpi.run(config("r-admm", "objective", iterations=1, problem={"loss": "huber", "width": 0.3}))
+    result = run(config("r-admm", "objective", iterations=1, problem={"loss": "huber", "width": 0.3}))
     sizes, degree = result["data/sizes"], np.bincount(result["graph/edges"].ravel())
     curvature = 0.5 / 6 + 2 * 0.7 * degree
     assert np.allclose(result["privacy/node_bound"][1], 2 * 3 / sizes * (1.4 / 0.6 / curvature + 5.0), rtol=1e-12)
@@ -192,17 +195,17 @@ def test_another_loss_has_its_own_c1(config):
     )
 
 
-def test_the_record_names_theorem_relation_and_proof(config):
+def test_the_record_names_theorem_relation_and_proof(config: MakeConfig) -> None:
     for perturbation, theorem in (("penalty", "[M] Theorem 4.1"), ("objective", "[R] Theorem V.1")):
-        attributes = dpadmm_mpi.run(config("mr-admm", perturbation)).attributes["privacy/bound"]
+        attributes = run(config("mr-admm", perturbation)).attributes["privacy/bound"]
         assert theorem in attributes["theorem"]
         assert attributes["neighbouring_relation"] == "replace one record of one node"
         assert attributes["proven"]
 
 
-def test_a_run_records_the_ledger_of_what_it_did(config):
+def test_a_run_records_the_ledger_of_what_it_did(config: MakeConfig) -> None:
     """Bound, alpha and eta in the file fit together by the closed form, with recycled steps and unequal nodes."""
-    result = dpadmm_mpi.run(config("mr-admm", "objective", iterations=5, privacy={"alpha": {"first": 5.0, "ratio": 0.9}}))
+    result = run(config("mr-admm", "objective", iterations=5, privacy={"alpha": {"first": 5.0, "ratio": 0.9}}))
     alpha, eta, sizes = result["privacy/alpha"], result["algorithm/eta"], result["data/sizes"]
     degree = np.bincount(result["graph/edges"].ravel())
     assert np.isnan(alpha[[0, 2, 4]]).all()
@@ -213,17 +216,17 @@ def test_a_run_records_the_ledger_of_what_it_did(config):
         assert result["privacy/node_bound"][2, i] == pytest.approx(steps[0], rel=1e-12)
 
 
-def test_target_instead_of_alpha(config):
+def test_target_instead_of_alpha(config: MakeConfig) -> None:
     for perturbation in ("dual", "penalty", "objective", "primal"):
         raw = config("r-admm", perturbation, privacy={"alpha": None, "target": 2.5})
-        assert dpadmm_mpi.run(raw).bound[-1] == pytest.approx(2.5, rel=1e-9)
-        alpha, sizes = dpadmm_mpi.run(raw)["privacy/alpha"], dpadmm_mpi.run(raw)["data/sizes"]
+        assert run(raw).bound[-1] == pytest.approx(2.5, rel=1e-9)
+        alpha, sizes = run(raw)["privacy/alpha"], run(raw)["data/sizes"]
         assert np.ptp(alpha[1]) == 0  # one number for all nodes
         if perturbation == "objective":  # the recorded alpha is the one that the bound is made of
-            degree = np.bincount(dpadmm_mpi.run(raw)["graph/edges"].ravel())
+            degree = np.bincount(run(raw)["graph/edges"].ravel())
             steps = 3 * 2 * 3.0 / sizes * (1.4 * 0.25 / (0.5 / 6 + 1.4 * degree) + alpha[1])
             assert steps.max() == pytest.approx(2.5, rel=1e-9)
     growing = config("r-admm", "objective", privacy={"alpha": {"ratio": 1.5}, "target": 2.5})
-    result = dpadmm_mpi.run(growing)
+    result = run(growing)
     assert result.bound[-1] == pytest.approx(2.5, rel=1e-9)
     assert result["privacy/alpha"][3, 0] == pytest.approx(1.5 * result["privacy/alpha"][1, 0])

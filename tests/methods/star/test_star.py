@@ -1,30 +1,21 @@
 """The star family: against a plain implementation, at the centralised optimum, measurements, refusals, the compiled loop."""
 
-import math
-import subprocess
-import sys
+from typing import Any
 
 import numpy as np
 import pytest
-from conftest import shard_of
-from reference_star import LOGISTIC, Provider, huber, optimum, trajectory
-from scipy import sparse
+from oracles.star import LOGISTIC, Provider, huber, optimum, trajectory
+from support import Raw, planned, run, shard_of
 
-import dpadmm_mpi
-from dpadmm_mpi.config.options import files as configfile
 from dpadmm_mpi.errors import InputError, RunError
 from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.methods.star import accounts as theory
-from dpadmm_mpi.methods.star import svrg
-from dpadmm_mpi.problems.losses import LOGISTIC as PACKAGE_LOGISTIC
-from dpadmm_mpi.problems.losses import huber as package_huber
-from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.rng import Purpose, generator
 
 STOCHASTIC = [("s-admm", "uniform"), ("s-admm", "extrapolated"), ("ps-admm", "uniform"), ("ps-admm", "extrapolated")]
 
 
-def configuration(method, averaging=None, **sections):
+def configuration(method: str, averaging=None, **sections: Any):
     """Five providers of unequal sizes, quick."""
     raw = {
         "name": method,
@@ -46,15 +37,15 @@ def configuration(method, averaging=None, **sections):
     return raw
 
 
-def plain_providers(raw):
-    plan, dataset = make_plan(configfile.load(raw).configs[0])
+def plain_providers(raw: Raw):
+    plan, dataset = planned(raw)
     loss = huber(raw["problem"]["width"]) if raw["problem"].get("loss") == "huber" else LOGISTIC
     shards = [shard_of(dataset, i) for i in range(plan.nodes)]
     return plan, [Provider(shard.X, shard.y, loss) for shard in shards]
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_trajectory_equals_the_plain_implementation(monkeypatch, number):
+def test_trajectory_equals_the_plain_implementation(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """20 random small problems, every method, both averages and losses, noise included: 1e-10 on x_i and z.
 
     The exact argmin is solved further than usual, so that both sides are known well beyond 1e-10.
@@ -77,14 +68,14 @@ def test_trajectory_equals_the_plain_implementation(monkeypatch, number):
         algorithm=algorithm,
         privacy={"noise_std": float(std)} if method == "ps-admm" else {},
     )
-    result = dpadmm_mpi.run(raw)
+    result = run(raw)
     _, providers = plain_providers(raw)
     for run in range(2):
 
-        def samples(k, i, run=run):
+        def samples(k, i: int, run: int = run):
             return generator(number, Purpose.SAMPLES, run, i, k).integers(len(providers[i].y), size=S)
 
-        def noise(k, i, run=run):
+        def noise(k, i: int, run: int = run):
             draws = generator(number, Purpose.INNER_NOISE, run, i, k).standard_normal((S, d))
             return std * draws if method == "ps-admm" else np.zeros((S, d))
 
@@ -100,7 +91,7 @@ def test_trajectory_equals_the_plain_implementation(monkeypatch, number):
 
 @pytest.mark.parametrize(("method", "averaging"), [("star-admm", None), ("s-admm", "uniform"), ("s-admm", "extrapolated")])
 @pytest.mark.parametrize("init", ["zero", "random"])
-def test_without_noise_every_method_ends_at_the_centralised_optimum(method, averaging, init):
+def test_without_noise_every_method_ends_at_the_centralised_optimum(method: str, averaging: str | None, init: str) -> None:
     """Within 1e-6 of scipy's optimum; the recorded optimum, gap and distance agree with it."""
     algorithm = {"init": init, "rho": 0.3} | ({"inner_steps": 200} if averaging else {})
     raw = configuration(
@@ -110,7 +101,7 @@ def test_without_noise_every_method_ends_at_the_centralised_optimum(method, aver
         algorithm=algorithm,
         record={"every": 300, "trajectory": False, "optimum": True},
     )
-    result = dpadmm_mpi.run(raw)
+    result = run(raw)
     _, providers = plain_providers(raw)
     best = optimum(providers, 0.05, 4)
     assert np.max(np.abs(result["final/primal"][0] - best)) < 1e-6
@@ -124,10 +115,10 @@ def test_without_noise_every_method_ends_at_the_centralised_optimum(method, aver
 
 
 @pytest.mark.parametrize("averaging", ["uniform", "extrapolated"])
-def test_without_noise_ps_admm_is_s_admm(averaging):
+def test_without_noise_ps_admm_is_s_admm(averaging: str) -> None:
     """To the bit; and both record an infinite epsilon from the start."""
-    plain = dpadmm_mpi.run(configuration("s-admm", averaging))
-    private = dpadmm_mpi.run(configuration("ps-admm", averaging) | {"privacy": {"perturbation": "none"}})
+    plain = run(configuration("s-admm", averaging))
+    private = run(configuration("ps-admm", averaging) | {"privacy": {"perturbation": "none"}})
     for name in ("trajectory", "server_trajectory", "final/dual", "loss"):
         assert np.array_equal(plain[name], private[name])
     for result in (plain, private):
@@ -137,9 +128,9 @@ def test_without_noise_ps_admm_is_s_admm(averaging):
         assert not result["privacy/noise_std"][1:].any()
 
 
-def test_measurements_are_what_the_spec_says():
+def test_measurements_are_what_the_spec_says() -> None:
     raw = configuration("ps-admm", "uniform", record={"optimum": True})
-    result = dpadmm_mpi.run(raw)
+    result = run(raw)
     plan, providers = plain_providers(raw)
     test = make_plan(plan.config)[1].test().shard
     best = optimum(providers, 0.05, 4)
@@ -157,16 +148,16 @@ def test_measurements_are_what_the_spec_says():
         assert result["test_error"][0, t] == wrong
     assert np.isnan(result["kkt_residual"]).all()
     assert "mean loss counts the same" in result.attributes["/"]["notes"]  # the providers' sizes differ
-    exact = dpadmm_mpi.run(configuration("star-admm"))
+    exact = run(configuration("star-admm"))
     assert (exact["kkt_residual"][0, 1:] <= 1e-10).all()
 
 
-def test_accounts_and_schedules_are_recorded():
+def test_accounts_and_schedules_are_recorded() -> None:
     """Paper's and sound epsilon at the calibrated noise: the worst provider meets the target by the account asked for."""
     for account, name in (("sound", "epsilon_sound"), ("paper", "epsilon_paper")):
         privacy = {"target": 4.0, "target_account": account, "delta": 1e-3}
         raw = configuration("ps-admm", "uniform") | {"privacy": privacy, "data": {"records": 150, "features": 4}}
-        result = dpadmm_mpi.run(raw)
+        result = run(raw)
         plan, _ = plain_providers(raw)
         assert result[f"privacy/{name}"][-1] == pytest.approx(4.0, rel=1e-3)
         assert result[f"privacy/{name}"][0] == 0.0
@@ -187,21 +178,21 @@ def test_accounts_and_schedules_are_recorded():
         ("extrapolated", 0.48, r"algorithm.eta: found 0.48, .* below 1/\(2 v_L\) = 0.4762"),
     ],
 )
-def test_too_large_a_step_is_refused(averaging, eta, sentence):
+def test_too_large_a_step_is_refused(averaging: str, eta: float, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        dpadmm_mpi.run(configuration("s-admm", averaging, algorithm={"eta": eta}))
-    dpadmm_mpi.run(configuration("s-admm", averaging, algorithm={"eta": 0.99 * eta if averaging == "extrapolated" else 0.5}))
+        run(configuration("s-admm", averaging, algorithm={"eta": eta}))
+    run(configuration("s-admm", averaging, algorithm={"eta": 0.99 * eta if averaging == "extrapolated" else 0.5}))
 
 
 @pytest.mark.filterwarnings("error")
-def test_divergence_of_a_step_just_below_the_limit_is_one_sentence():
+def test_divergence_of_a_step_just_below_the_limit_is_one_sentence() -> None:
     """1 - 2 eta v_L is nearly 0, and the extrapolation nearly infinite: numbers whose squares overflow."""
     eta = 0.5 / (0.25 + 0.8) * (1 - 1e-9)
     with pytest.raises(RunError, match=r"node \d, iteration \d+: the inner steps diverged"):
-        dpadmm_mpi.run(configuration("s-admm", "extrapolated", algorithm={"eta": eta}) | {"iterations": 30})
+        run(configuration("s-admm", "extrapolated", algorithm={"eta": eta}) | {"iterations": 30})
 
 
-def test_providers_of_nearly_one_size_need_no_note():
+def test_providers_of_nearly_one_size_need_no_note() -> None:
     for sizes, noted in (([40, 41], False), ([40, 43], True)):
         raw = configuration("star-admm", "uniform") | {"data": {"records": 100, "sizes": sizes}, "network": {"nodes": 2}}
         raw["algorithm"] = {"method": "star-admm"}
@@ -213,11 +204,11 @@ def test_providers_of_nearly_one_size_need_no_note():
 @pytest.mark.parametrize("method", ["ps-admm", "dp-admm"])
 @pytest.mark.parametrize("delta", [1e-30, 0.999])
 @pytest.mark.parametrize("extreme", [1e-30, 1e30])
-def test_the_ends_of_the_ranges(method, delta, extreme):
+def test_the_ends_of_the_ranges(method: str, delta: float, extreme: float) -> None:
     """The smallest and the largest that a configuration may ask for: numbers, no warning, and a target that is met."""
     base = {"iterations": 2, "data": {"records": 50, "features": 3}, "algorithm": {"method": method}}
     for key in ("noise_std", "target"):
-        result = dpadmm_mpi.run(base | {"privacy": {key: extreme, "delta": delta}})
+        result = run(base | {"privacy": {key: extreme, "delta": delta}})
         assert np.isfinite(result["loss"]).all()
         for account in ("epsilon_paper", "epsilon_sound"):
             assert np.isfinite(result[f"privacy/{account}"]).all()
@@ -225,64 +216,7 @@ def test_the_ends_of_the_ranges(method, delta, extreme):
             assert result["privacy/epsilon_sound"][-1] <= extreme
 
 
-def test_divergence_is_one_sentence(monkeypatch):
+def test_divergence_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpadmm_mpi.methods.star.algorithm.inner_loop", lambda inner, problem, start, *rest: start * np.inf)
     with pytest.raises(RunError, match="run 1, node 0, iteration 1: the inner steps diverged"):
-        dpadmm_mpi.run(configuration("s-admm", "uniform"))
-
-
-def loop_case(rng, d=33, M=60, S=70, width=0.0, noise_std=0.4, extrapolated=False):
-    inner = svrg.Inner(steps=S, eta=0.2, rho=1.1, v_L=1.35, extrapolated=extrapolated, width=width, noise_std=noise_std)
-    X = rng.standard_normal((M, d)) * (rng.random((M, d)) < 0.3)
-    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
-    vectors = [rng.standard_normal(d) for _ in range(3)]
-    return inner, X, vectors, rng.integers(M, size=S)
-
-
-@pytest.mark.parametrize("width", [0.0, 0.3])
-@pytest.mark.parametrize("noise_std", [0.0, 0.4])
-def test_compiled_and_plain_loop_agree(rng, monkeypatch, width, noise_std):
-    """With and without numba, dense and CSR records, one block and many: the same numbers."""
-    pytest.importorskip("numba")
-    inner, X, vectors, m = loop_case(rng, width=width, noise_std=noise_std)
-    loss = package_huber(width) if width else PACKAGE_LOGISTIC
-
-    def loop(records):
-        return svrg.inner_loop(inner, NodeProblem(records, loss, 1.0, 0.0), *vectors, m, generator(1, Purpose.INNER_NOISE))
-
-    compiled = loop(X)
-    assert svrg.compiled_steps() is not svrg.vectorised_steps
-    assert np.max(np.abs(loop(sparse.csr_array(X)) - compiled)) < 1e-12
-    monkeypatch.setattr(svrg, "BLOCK", 1)
-    assert np.array_equal(loop(X), compiled)
-    monkeypatch.setattr(svrg, "compiled_steps", lambda: svrg.vectorised_steps)
-    assert np.max(np.abs(loop(X) - compiled)) < 1e-12
-
-
-@pytest.mark.parametrize("width", [0.0, 0.3])
-def test_slope_inside_the_loop_is_the_loss(width):
-    """One step of size 1 from v, one feature, no penalty: what it moves by is L'(v) - L'(v~)."""
-    loss = package_huber(width) if width else PACKAGE_LOGISTIC
-    for v in (-800.0, -3.0, 0.0, 0.8, 1.2, 2.0, 800.0):
-        start = np.array([v])
-        for steps in (svrg.compiled_steps(), svrg.vectorised_steps):
-            moved, _ = steps(start, start, np.ones((1, 1)), np.array([0]), np.zeros(1), np.zeros((1, 1)), 0.0, 1.0, width)
-            assert math.isclose(v - moved[0], loss.first(start)[0], rel_tol=1e-9, abs_tol=1e-12)
-
-
-def test_numba_is_loaded_by_stochastic_methods_only():
-    program = (
-        "import sys, dpadmm_mpi; dpadmm_mpi.run({'iterations': 1, 'data': {'records': 50, 'features': 2}, "
-        "'algorithm': {'method': 'star-admm'}}); print('numba' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
-
-
-def test_without_numba_the_methods_run():
-    program = (
-        "import sys; sys.modules['numba'] = None; import dpadmm_mpi; print(dpadmm_mpi.run({'iterations': 2, 'data': "
-        "{'records': 50, 'features': 2}, 'algorithm': {'method': 's-admm'}})['loss'][0, -1])"
-    )
-    plain = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    raw = {"iterations": 2, "data": {"records": 50, "features": 2}, "algorithm": {"method": "s-admm"}}
-    assert float(plain.stdout) == pytest.approx(dpadmm_mpi.run(raw)["loss"][0, -1], rel=1e-12)
+        run(configuration("s-admm", "uniform"))

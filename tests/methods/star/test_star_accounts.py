@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from itertools import pairwise
+from typing import Any
 
 import dp_accounting
 import numpy as np
@@ -14,16 +15,17 @@ from scipy.integrate import quad
 from dpadmm_mpi.methods.star import accounts as star
 from dpadmm_mpi.privacy import gaussian_noise
 from dpadmm_mpi.privacy.releases import StarReleases
+from dpadmm_mpi.types import Array
 
 DELTA = 1e-3
 
 
-def releases(M=800.0, K=6, S=20, noise_std=3.0, nodes=2, **fixed):
+def releases(M: float = 800.0, K: int = 6, S: int = 20, noise_std: float = 3.0, nodes: int = 2, **fixed: Any):
     sizes = np.full(nodes, float(M)) if np.isscalar(M) else np.asarray(M, dtype=float)
     return StarReleases(**({"iterations": K, "inner_steps": S, "M": sizes, "noise_std": noise_std, "features": 7} | fixed))
 
 
-def by_events(r, M, share, k, delta):
+def by_events(r: Any, M, share: float, k, delta: float):
     """k outer iterations in dp-accounting's own words."""
     s1, s2 = r.noise_std * math.sqrt(1 - share), r.noise_std * math.sqrt(share)
     difference = dp_accounting.SampledWithoutReplacementDpEvent(
@@ -35,31 +37,31 @@ def by_events(r, M, share, k, delta):
     return accountant.get_epsilon(delta)
 
 
-def divergence(P, Q, alpha, centre):
+def divergence(P, Q, alpha: float, centre):
     """Renyi divergence of two densities on the line, by integration, piece by piece."""
     edges = np.linspace(-60, 60 + centre, 41)
     pieces = [quad(lambda x: Q(x) * (P(x) / Q(x)) ** alpha if P(x) > 0 else 0.0, a, b)[0] for a, b in pairwise(edges)]
     return math.log(sum(pieces)) / (alpha - 1)
 
 
-def normal(x, mean, std):
+def normal(x: Array, mean, std):
     return math.exp(-0.5 * ((x - mean) / std) ** 2) / (std * math.sqrt(2 * math.pi))
 
 
-def test_the_orders_are_dp_accountings():
+def test_the_orders_are_dp_accountings() -> None:
     assert np.array_equal(gaussian_noise.ORDERS, rdp.DEFAULT_RDP_ORDERS)
 
 
 @pytest.mark.parametrize("rate", [1.0, 1 / 40, 1 / 300, 1 / 8000])
 @pytest.mark.parametrize("z", [0.1, 0.6, 0.97, 1.03, 1.45, 2.4, 6.0])
-def test_the_sampled_curve_is_dp_accountings(rate, z):
+def test_the_sampled_curve_is_dp_accountings(rate, z: float) -> None:
     """Also on both sides of z = 1, where the even moments begin to count."""
     theirs = rdp._compute_rdp_sample_wor_gaussian(rate, z, rdp.DEFAULT_RDP_ORDERS)
     assert gaussian_noise.sampled_gaussian(rate, z) == pytest.approx(theirs, rel=1e-12)
 
 
 @pytest.mark.parametrize(("rate", "z"), [("0.5", 30), ("0.125", 6), ("0.02", 100), ("0.01", 4)])
-def test_the_sampled_curve_keeps_its_digits_where_the_noise_is_large(rate, z):
+def test_the_sampled_curve_keeps_its_digits_where_the_noise_is_large(rate: str, z: int) -> None:
     """Theorem 27 of Wang et al. as printed, from differences, with 400 digits: floating point would lose them all."""
     alpha = 128
     with localcontext() as context:
@@ -83,7 +85,7 @@ def test_the_sampled_curve_keeps_its_digits_where_the_noise_is_large(rate, z):
 
 @pytest.mark.parametrize("delta", [0.3, 1e-3, 1e-9])
 @pytest.mark.parametrize("slope", [1e-9, 1e-5, 1e-2, 3.0])
-def test_the_conversion_is_dp_accountings(delta, slope):
+def test_the_conversion_is_dp_accountings(delta: float, slope: float) -> None:
     curve = slope * gaussian_noise.ORDERS**1.3
     steps = np.array([0.0, 1.0, 40.0])
     theirs = [rdp.compute_epsilon(rdp.DEFAULT_RDP_ORDERS, k * curve, delta)[0] for k in steps]
@@ -92,16 +94,16 @@ def test_the_conversion_is_dp_accountings(delta, slope):
 
 @pytest.mark.parametrize(("M", "noise_std"), [(4, 5.0), (10, 3.0), (50, 8.0)])
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.6])
-def test_the_curve_of_an_inner_step_exceeds_the_true_divergence(M, noise_std, share):
+def test_the_curve_of_an_inner_step_exceeds_the_true_divergence(M: int, noise_std: float, share: float) -> None:
     """One feature, one step as it is: the replaced record moves its own difference from -2G to 2G and u by 2G/M."""
     r = releases(M, noise_std=noise_std)
     curve = star.split_curve(r, M, share)
     for others in (0.0, -2.0, 2.0):
 
-        def before(x, others=others):
+        def before(x: Array, others=others):
             return (1 - 1 / M) * normal(x, others, noise_std) + normal(x, -2.0, noise_std) / M
 
-        def after(x, others=others):
+        def after(x: Array, others=others):
             return (1 - 1 / M) * normal(x, others + 2 / M, noise_std) + normal(x, 2.0 + 2 / M, noise_std) / M
 
         for alpha in (1.5, 2.0, 4.0, 9.0):
@@ -111,7 +113,7 @@ def test_the_curve_of_an_inner_step_exceeds_the_true_divergence(M, noise_std, sh
 
 
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.5])
-def test_a_split_costs_what_dp_accounting_says(share):
+def test_a_split_costs_what_dp_accounting_says(share: float) -> None:
     r = releases(M=800, K=6, noise_std=2.5)
     curve = star.split_curve(r, 800.0, share)
     for k in (1, 6):
@@ -120,7 +122,7 @@ def test_a_split_costs_what_dp_accounting_says(share):
 
 
 @pytest.mark.parametrize("noise_std", [1.0, 2.5, 40.0])
-def test_the_split_is_the_best(noise_std):
+def test_the_split_is_the_best(noise_std: float) -> None:
     """Against a fine grid of splits, after the last iteration to 1e-4 and before it to 2 %."""
     r = releases(M=300, K=4, noise_std=noise_std, nodes=1)
     steps = np.array([20.0, 40.0, 60.0, 80.0])
@@ -130,7 +132,7 @@ def test_the_split_is_the_best(noise_std):
     assert np.all(found <= np.min(grid, axis=0) * 1.02)
 
 
-def test_the_papers_account_is_theorem_2():
+def test_the_papers_account_is_theorem_2() -> None:
     r = releases(M=[500, 900, 700], K=5, S=20, noise_std=0.3, G=2.0)
     found = star.ledger(r, DELTA).node_epsilon_paper
     for k in range(6):
@@ -142,20 +144,20 @@ def test_the_papers_account_is_theorem_2():
     assert star.paper_margin(r, DELTA) == pytest.approx([100 / M**2 - found[5, i] for i, M in enumerate((500, 900, 700))])
 
 
-def test_G_only_sets_the_unit_of_the_noise():
+def test_G_only_sets_the_unit_of_the_noise() -> None:
     one, three = releases(noise_std=2.0, G=1.0), releases(noise_std=6.0, G=3.0)
     assert star.sound_epsilon(three, DELTA) == pytest.approx(star.sound_epsilon(one, DELTA), rel=1e-12)
     assert star.paper_epsilon(three, DELTA) == pytest.approx(star.paper_epsilon(one, DELTA), rel=1e-12)
 
 
-def test_without_noise_nothing_is_private():
+def test_without_noise_nothing_is_private() -> None:
     ledger = star.ledger(releases(noise_std=0.0), DELTA)
     assert np.isinf(ledger.node_epsilon_paper).all()
     assert np.isinf(ledger.node_epsilon_sound).all()
     assert ledger.node_epsilon_sound.shape == (7, 2)
 
 
-def test_epsilon_grows_with_iterations_and_falls_with_noise_and_records():
+def test_epsilon_grows_with_iterations_and_falls_with_noise_and_records() -> None:
     last = None
     for noise_std in (1.0, 2.0, 4.0, 8.0, 30.0):
         found = star.sound_epsilon(releases(M=[200, 400, 800], noise_std=noise_std), DELTA)
@@ -166,7 +168,7 @@ def test_epsilon_grows_with_iterations_and_falls_with_noise_and_records():
         last = found
 
 
-def test_many_sizes_are_rounded_down():
+def test_many_sizes_are_rounded_down() -> None:
     """Twenty sizes, out of order: never below the account of the size itself, and equal for the smallest."""
     sizes = 300.0 + 7.0 * np.random.default_rng(1).permutation(20)
     r = releases(M=sizes, K=2)
@@ -185,7 +187,9 @@ def test_many_sizes_are_rounded_down():
 @pytest.mark.parametrize(
     ("M", "K", "S", "delta"), [(100, 10, 50, 1e-5), (8000, 50, 100, 1e-3), (3, 2, 2, 0.1), (100, 10, 50, 0.3)]
 )
-def test_sound_noise_meets_the_target_and_is_never_below_the_papers(target, M, K, S, delta):
+def test_sound_noise_meets_the_target_and_is_never_below_the_papers(
+    target: float, M: int, K: int, S: int, delta: float
+) -> None:
     r = releases(M=[2 * M, M], K=K, S=S)
     found = star.calibrate(r, target, "sound", delta)
     paper = star.calibrate(r, target, "paper", delta)
@@ -195,14 +199,14 @@ def test_sound_noise_meets_the_target_and_is_never_below_the_papers(target, M, K
     assert total >= target * (1 - 1e-4) or found.noise_std == paper.noise_std
 
 
-def test_the_papers_scale():
+def test_the_papers_scale() -> None:
     """M = 8000, S = 100, K = 50, delta = 1e-3: what Theorem 2 asks for epsilon = 1 is a hundredth of what it takes."""
     r = releases(M=8000, K=50, S=100, nodes=1)
     assert star.calibrate(r, 1.0, "sound", DELTA).noise_std == pytest.approx(2.34, abs=0.01)
     assert star.calibrate(r, 1.0, "paper", DELTA).noise_std == pytest.approx(0.0232, abs=1e-4)
 
 
-def test_step_conditions_are_theorem_3s():
+def test_step_conditions_are_theorem_3s() -> None:
     rho, eta, S, v_L, mu_f = 0.3, 0.02, 500, 0.8, 0.4
     xi = 4 * eta / (1 - 2 * eta * v_L)
     mu_L = mu_f + rho
@@ -216,7 +220,7 @@ def test_step_conditions_are_theorem_3s():
     assert min(expected) > 0, "strongly convex and many inner steps: they can hold"
 
 
-def test_step_conditions_cannot_hold_without_strong_convexity():
+def test_step_conditions_cannot_hold_without_strong_convexity() -> None:
     rng = np.random.default_rng(2)
     for _ in range(500):
         rho = 10 ** rng.uniform(-3, 3)
@@ -227,7 +231,7 @@ def test_step_conditions_cannot_hold_without_strong_convexity():
         assert third < 0
 
 
-def test_the_bound_is_smallest_at_the_best_number_of_iterations():
+def test_the_bound_is_smallest_at_the_best_number_of_iterations() -> None:
     """(10) written out with Theorem 2's sigma, over all K."""
     rho, eta, v_L, mu_f, distance, tau = 0.5, 0.1, 0.75, 0.05, 3.0, 1.5
     p, S, M, epsilon, N = 7, 20, 5000.0, 1.0, 5
@@ -244,12 +248,12 @@ def test_the_bound_is_smallest_at_the_best_number_of_iterations():
     assert abs(star.best_iterations(A, noise, 30) - best) <= 1
 
 
-def test_theorem_4_in_numbers():
+def test_theorem_4_in_numbers() -> None:
     expected = 8000 * 0.5 / 2.0 * math.sqrt(0.01 / (0.25 * 105 * math.log(1000)))
     assert star.theorem_4_iterations(8000, 2.0, 0.5, DELTA, 0.01, 0.25, 105) == pytest.approx(expected, rel=1e-12)
 
 
-def test_conditions_in_words():
+def test_conditions_in_words() -> None:
     r = releases(M=[8000, 4000], K=50, S=100)
     lines = star.conditions(r, DELTA, rho=0.1, eta=0.5, v_L=0.35, v_f=0.25, mu_f=0.0, distance=5.0, tau=1.0)
     assert all(line.startswith(("holds  ", "FAILS  ", "-      ")) for line in lines)

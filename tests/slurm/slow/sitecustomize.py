@@ -2,13 +2,14 @@
 
 import os
 import time
+from typing import Any
 
 if os.environ.get("SLURM_ARRAY_TASK_ID") == "1" and "SLURM_RESTART_COUNT" not in os.environ and "PMIX_RANK" in os.environ:
     from dpadmm_mpi.methods.decentralised.algorithm import Decentralised
 
     quick = Decentralised.work
 
-    def slow(self, *arguments):
+    def slow(self, *arguments: Any):
         time.sleep(0.3)
         return quick(self, *arguments)
 
