@@ -205,6 +205,8 @@ def _refuse_key(key: str, section: str, shape: _Shape, ruling: Ruling, sections:
             where, name = (
                 (ruling.key, ruling.name) if isinstance(f.role, Part) else (f"{section}.{f.name}", part.chosen[f.name])
             )
+            if name in takers:
+                continue  # what was chosen takes it by a choice of its own, which comes later
             raise InputError(f'{path}: has no meaning for {where} = "{name}"; remove it or choose {one_of(takers)}')
     if key in possible_keys(shape.cls):
         raise InputError(f'{path}: has no meaning for {ruling.key} = "{ruling.name}"; remove it')
