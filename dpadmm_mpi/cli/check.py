@@ -35,7 +35,7 @@ def check(
     """
     from dpadmm_mpi.engine.cost import cost, in_words, look_at
     from dpadmm_mpi.engine.machine import measure
-    from dpadmm_mpi.methods.base import make_plan
+    from dpadmm_mpi.methods.base import Assumptions, make_plan
     from dpadmm_mpi.parallel.launcher import usable_cores
     from dpadmm_mpi.parallel.owners import assign_owners
     from dpadmm_mpi.reports.tables import plan_report
@@ -50,5 +50,5 @@ def check(
         records = look_at(dataset)
         one_per_core = (cores, cost(plan, fewer, records, measure)) if ranks > cores else None
         predicted = in_words(plan, owner, cost(plan, owner, records, measure), one_per_core)
-        print(plan_report(plan, owner, plan.conditions(reference_norm, tau, beta), predicted))
+        print(plan_report(plan, owner, plan.conditions(Assumptions(reference_norm, tau, beta, dataset)), predicted))
     return 0

@@ -2,7 +2,7 @@
 
 What can be written:
     1.5                             the same for every node and step
-    { first = 1.0, ratio = 1.04 }   first * ratio**(k-1) in data step k = 1, 2, ...
+    { first = 1.0, ratio = 1.04 }   first * ratio**(k-1) in data step k = 1, 2, ...; with limit = 3.0, up to (or down to) 3
     [0.8, 1.0, 1.1, 0.9, 1.2]       one value per node, if there are as many as nodes; otherwise one per data step
     [{ first = ... }, 2.0, [...]]   one of the above per node
 """
@@ -18,10 +18,11 @@ from dpadmm_mpi.types import Array
 
 
 class Geometric(Struct, frozen=True, forbid_unknown_fields=True):
-    """first * ratio**(k-1) in the k-th data step. `first` is left out where calibration finds it."""
+    """first * ratio**(k-1) in the k-th data step, no further than `limit`. `first` is left out where calibration finds it."""
 
     ratio: Positive
     first: Positive | None = None
+    limit: Positive | None = None
 
 
 # One value, a geometric law, a list over data steps, or a list over nodes of these.
@@ -71,6 +72,13 @@ def lacks_first(schedule: PartOfSchedule | None) -> bool:
     return isinstance(schedule, list) and any(lacks_first(part) for part in schedule)
 
 
+def grows_without_bound(schedule: PartOfSchedule | None) -> bool:
+    """Whether it goes on growing by a factor for ever, so that the sum of its inverses is finite."""
+    if isinstance(schedule, list):
+        return any(grows_without_bound(part) for part in schedule)
+    return isinstance(schedule, Geometric) and schedule.ratio > 1.0 and schedule.limit is None
+
+
 def refuse_lacking_first(schedule: Schedule | None, key: str) -> None:
     if lacks_first(schedule):
         raise InputError(f"{key}: the geometric schedule needs its first value, as {{ first = 1.0, ratio = 1.01 }}")
@@ -80,6 +88,11 @@ def _over_steps(schedule: Any, steps: int, key: str) -> Array:
     if isinstance(schedule, Geometric):
         with np.errstate(over="ignore"):
             values = (1.0 if schedule.first is None else schedule.first) * schedule.ratio ** np.arange(steps)
+        if schedule.limit is not None:
+            first = values[0]
+            if (schedule.ratio > 1.0 and schedule.limit < first) or (schedule.ratio < 1.0 and schedule.limit > first):
+                raise InputError(f"{key}: limit = {schedule.limit:g} lies on the wrong side of the first value {first:g}")
+            values = np.minimum(values, schedule.limit) if schedule.ratio > 1.0 else np.maximum(values, schedule.limit)
         if not np.all(np.isfinite(values)) or not np.all(values > 0):
             raise InputError(f"{key}: ratio = {schedule.ratio} leaves the range of numbers within {steps} data steps")
         return np.asarray(values, dtype=np.float64)

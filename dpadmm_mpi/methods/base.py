@@ -210,6 +210,15 @@ class OptimumSearch(Protocol):
     def find(self, ask: Ask) -> Optimum | None: ...
 
 
+class Assumptions(NamedTuple):
+    """What the theorems are asked about, beside the configuration."""
+
+    f_ref: float = 1.0  # norm of a reference classifier, or of the optimum
+    tau: float = 0.1  # excess loss
+    beta: float = 0.05  # failure probability
+    dataset: Dataset[Any] | None = None  # the records, where they may be looked at
+
+
 class Schedules(NamedTuple):
     """What was used, for the record: values (T+1, N) and description."""
 
@@ -314,7 +323,7 @@ class Plan(ABC, Generic[S]):
         """What would lower the largest privacy loss; nothing for a run without noise."""
 
     @abstractmethod
-    def conditions(self, f_ref: float, tau: float, beta: float) -> list[str]:
+    def conditions(self, assumed: Assumptions) -> list[str]:
         """Which conditions of the theorems hold, and by what margin."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ import numpy as np
 from dpadmm_mpi.config.options import Choice, NonNegative
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import NO_NOISE, Config, Method, OptimumSearch, Plan, Schedules, Terms
+from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, Method, OptimumSearch, Plan, Schedules, Terms
 from dpadmm_mpi.methods.curated import accounts, theory
 from dpadmm_mpi.methods.curated.algorithm import CuratedNodes, Settings, State
 from dpadmm_mpi.methods.curated.linear_maps import LARGEST, Identity, LinearMap, MapKind, maps
@@ -106,7 +106,7 @@ class CuratedPlan(Plan[State]):
             return []
         return ["more records", "a larger privacy.noise_std or a smaller privacy.target", "fewer iterations"]
 
-    def conditions(self, f_ref: float, tau: float, beta: float) -> list[str]:
+    def conditions(self, assumed: Assumptions) -> list[str]:
         s = self.settings
         lines = (
             [f"FAILS  privacy: A does not depend on the records; the accounts hold {accounts.GIVEN_MAP}"]
@@ -123,7 +123,7 @@ class CuratedPlan(Plan[State]):
             L_f=self.smoothness,
             singular_values=s.A.singular_values,
             rows=s.A.rows,
-            distance=f_ref,
+            distance=assumed.f_ref,
             accelerated=s.accelerated,
         )
 

@@ -11,12 +11,12 @@ from dpadmm_mpi.config.options import Positive
 from dpadmm_mpi.config.schedules import Schedule
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import NO_NOISE, Config, OptimumSearch, Plan, Schedules, Terms, perturbation_name
+from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, OptimumSearch, Plan, Schedules, Terms, perturbation_name
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Settings, State
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures
-from dpadmm_mpi.methods.decentralised.theory import conditions, sample_sizes
+from dpadmm_mpi.methods.decentralised.theory import Theorems, curvature_of, sample_sizes
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.noises import Noise
@@ -111,12 +111,14 @@ class NetworkPlan(Plan[State]):
             ways.append(f"more neighbours for node {worst} (it has {r.V[worst]:.0f}, others up to {r.V.max():.0f})")
         return [*ways, "a smaller alpha", "fewer iterations", "a smaller problem.C"]
 
-    def conditions(self, f_ref: float, tau: float, beta: float) -> list[str]:
+    def conditions(self, assumed: Assumptions) -> list[str]:
         if own := self.method.own_step():
             return [f"-      nothing is known of its convergence: {own}"]
-        return conditions(self.topology, self.releases, self.ridge, self.method.recycling_gamma, self.method.own_penalties) + (
-            sample_sizes(self.releases, f_ref, tau, beta)
-        )
+        unbounded = schedules.grows_without_bound(self.method.eta)
+        curvature = curvature_of(self.releases, self.ridge, assumed.dataset)
+        theorems = Theorems(self.topology, self.releases, self.ridge, curvature, unbounded)
+        lines = theorems.conditions(self.method.recycling_gamma, fixed=not self.method.own_penalties)
+        return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta)
 
     def problem(self, signed: Matrix) -> NodeProblem:
         return NodeProblem(signed, self.loss, self.releases.C, self.ridge)
@@ -165,10 +167,16 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
         if perturbation.target is not None:
             releases = calibrate(releases, perturbation.target, str(perturbation.target_account), delta)
     notes += _ambiguities(method, releases, topology.nodes)
-    if not schedules.is_common(releases.theta):
+    if schedules.grows_without_bound(method.eta):
         notes.append(
-            "the dual steps differ between the nodes, so the nodes agree in the end, but not at the optimum; one "
-            f"algorithm.theta for all, for example {releases.eta[0].min():g}, leads there"
+            "the penalties grow without bound, so the sum of 1/eta(t) is finite and the nodes agree where they are stopped, "
+            "short of the optimum; a limit, as in algorithm.eta = { first = 1.0, ratio = 1.05, limit = 3.0 }, lets them go on"
+        )
+    if not schedules.is_common(releases.theta):
+        weights = "at argmin sum_i O_i / theta_i, " if schedules.is_constant(releases.theta) else ""
+        notes.append(
+            f"the dual steps differ between the nodes, so the nodes agree in the end, but not at the optimum: {weights}for the "
+            f"duals do not add up to zero; one algorithm.theta for all, for example {releases.eta[0].min():g}, leads there"
         )
     if method.recycling_gamma == 0.0 and topology.nodes == 1:
         raise InputError("algorithm.gamma: must be above 0 on a single node, where the recycled step divides by it")

@@ -1,30 +1,115 @@
-"""Which conditions of the theorems a configuration meets, and by what margin, in words; before any record is touched.
+"""Which conditions of the theorems a configuration meets, and by what margin, in words."""
 
-The Lipschitz constant of a node's gradient is taken at its largest for records of norm 1, M_i = C c1 + rho/N.
-"""
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpadmm_mpi.config import schedules
+from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.methods.decentralised import accounts, convergence, sample_size
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, Objective
 from dpadmm_mpi.privacy.releases import NetworkReleases
+from dpadmm_mpi.types import Array, Matrix
 
 LARGEST_NETWORK = 300  # nodes up to which eigenvalues are computed
+LARGEST_GRAM = 2000  # features, and
+LARGEST_RECORDS = 2e8  # numbers of all records, up to which their eigenvalues are
 
 
-def conditions(topology: Topology, r: NetworkReleases, ridge: float, gamma: float | None, own_penalties: bool) -> list[str]:
-    """Of privacy, of the optimum and of convergence; `gamma` is that of recycled steps, None without them."""
-    lines = [*_privacy(r), *_dual_steps(r)]
-    if topology.nodes == 1:
-        return [*lines, "-      convergence: a single node is at its optimum after one data step"]
-    if topology.nodes > LARGEST_NETWORK:
-        return [*lines, f"-      convergence: not examined for more than {LARGEST_NETWORK} nodes"]
-    network = convergence.Network.of(topology.neighbours)
-    return lines + (
-        _madmm(network, r, ridge) if gamma is None else _recycled(network, r, ridge, gamma, fixed=not own_penalties)
-    )
+class Curvature(NamedTuple):
+    """M_i, the Lipschitz constants of grad O_i, and where they come from."""
+
+    M: Array
+    words: str
+
+
+def curvature_of(r: NetworkReleases, ridge: float, dataset: Dataset[Any] | None) -> Curvature:
+    """C c1 lambda_max(X_i'X_i / B_i) + rho/N from the records, where they may be looked at; otherwise with 1 for the eigenvalue,
+    which no records of norm at most 1 exceed."""
+    if dataset is None or dataset.features > LARGEST_GRAM or float(r.B.sum()) * dataset.features > LARGEST_RECORDS:
+        return Curvature(np.full(r.nodes, r.C * r.c1 + ridge), "M_i = C c1 + rho/N, for records of norm 1")
+    largest = [_largest_eigenvalue(dataset.loader.shard(dataset.address(i)).X) for i in range(r.nodes)]
+    return Curvature(r.C * r.c1 * np.array(largest) + ridge, "M_i from the largest eigenvalue of each node's records")
+
+
+def _largest_eigenvalue(X: Matrix) -> float:
+    """Of X'X / B."""
+    gram = X.T @ X
+    gram = gram if isinstance(gram, np.ndarray) else gram.toarray()
+    return float(np.linalg.eigvalsh(gram)[-1]) / X.shape[0]
+
+
+class Theorems(NamedTuple):
+    """What the theorems need to know of a configuration."""
+
+    topology: Topology
+    releases: NetworkReleases
+    ridge: float
+    curvature: Curvature
+    unbounded: bool  # the penalties grow for ever
+
+    def conditions(self, gamma: float | None, fixed: bool) -> list[str]:
+        """Of privacy, of the optimum and of convergence; `gamma` is that of recycled steps, None without them."""
+        lines = [*_privacy(self.releases), *_dual_steps(self.releases), *self._bounded()]
+        if self.topology.nodes == 1:
+            return [*lines, "-      convergence: a single node is at its optimum after one data step"]
+        if self.topology.nodes > LARGEST_NETWORK:
+            return [*lines, f"-      convergence: not examined for more than {LARGEST_NETWORK} nodes"]
+        network = convergence.Network.of(self.topology.neighbours)
+        return lines + (self._madmm(network) if gamma is None else self._recycled(network, gamma, fixed))
+
+    def _bounded(self) -> list[str]:
+        """Where sum 1/eta(t) is finite, the steps along the consensus direction add up to a finite length."""
+        if not self.unbounded:
+            return []
+        return [
+            "FAILS  optimum: the penalties stay bounded ([M] Theorem 3.1 needs eta < infinity); sum 1/eta(t) is finite, so the "
+            "nodes agree where they are stopped, short of the optimum; give algorithm.eta a limit"
+        ]
+
+    def _madmm(self, network: convergence.Network) -> list[str]:
+        r = self.releases
+        slack = (r.eta - r.theta).min()
+        falls = bool((np.diff(r.eta, axis=0) < 0).any())
+        holds = slack >= 0 and not falls and not self.unbounded and schedules.is_common(r.theta)
+        words = "eta(t+1) >= eta(t) >= theta > 0, bounded, theta the same for all ([M] Theorem 3.1)"
+        lines = [f"{_verdict(holds)}  convergence: {words}, margin {slack:.4g}"]
+        if not schedules.is_common(r.eta) or not schedules.is_common(r.theta):
+            return [
+                *lines,
+                "-      no rate is proven: the penalties differ between the nodes, and ||.||_J of [M] (19) is no norm",
+            ]
+        m, M = self.ridge, float(self.curvature.M.max())
+        for t, step in ((0, "first"), (-1, "last")):
+            theta = float(r.theta[t, 0])
+            sound, mu = convergence.madmm_rate(network, r.eta[t], theta, m, M, as_printed=False)
+            printed, _ = convergence.madmm_rate(network, r.eta[t], theta, m, M, as_printed=True)
+            lines.append(
+                f"-      rate in the {step} iteration: delta(t) >= {sound:.3g} ([M] (23), best mu = {mu:.3g}); "
+                f"as printed {printed:.3g}; {self.curvature.words}"
+            )
+        return lines
+
+    def _recycled(self, network: convergence.Network, gamma: float, fixed: bool) -> list[str]:
+        r, M = self.releases, self.curvature.M
+        names = "(iii), (iv)" if fixed else "(i), (ii)"
+        # The first and the last pair of consecutive data steps, and one in between.
+        steps = sorted({0, len(r.eta) // 2, max(len(r.eta) - 2, 0)})
+        etas = [r.eta[min(k + ahead, len(r.eta) - 1)] for k in steps for ahead in (0, 1)]
+        margins = convergence.recycling_holds(network, etas, gamma, M, fixed)
+        line = (
+            f"{_verdict(min(margins) > 0 and not self.unbounded)}  convergence: {names} of [R] Theorem IV.1, sufficient and not "
+            f"necessary, margins {margins[0]:.4g} and {margins[1]:.4g}; {self.curvature.words}"
+        )
+        if min(margins) > 0:
+            return [line]
+        if network.is_bipartite:
+            return [line, "-      no gamma can meet them: the graph is bipartite, so D + A is singular"]
+        needed = convergence.smallest_gamma(network, etas, M, fixed)
+        if needed is None:
+            return [line, "-      no gamma can meet them: W(D + A) is not positive definite for these penalties"]
+        return [line, f"-      the smallest gamma that meets them is {needed:.4g}; it is {gamma:g} here"]
 
 
 def _verdict(holds: bool) -> str:
@@ -42,44 +127,10 @@ def _privacy(r: NetworkReleases) -> list[str]:
 
 def _dual_steps(r: NetworkReleases) -> list[str]:
     common = schedules.is_common(r.theta)
-    return [f"{_verdict(common)}  optimum: one dual step for all nodes, so that the duals add up to zero"]
-
-
-def _madmm(network: convergence.Network, r: NetworkReleases, ridge: float) -> list[str]:
-    slack = (r.eta - r.theta).min()
-    lines = [f"holds  convergence: eta(t+1) >= eta(t) >= theta > 0 ([M] Theorem 3.1), margin {slack:.4g}"]
-    if schedules.is_common(r.theta):
-        m, M = ridge, r.C * r.c1 + ridge
-        for t, words in ((0, "first"), (-1, "last")):
-            theta = float(r.theta[t, 0])
-            sound, mu = convergence.madmm_rate(network, r.eta[t], theta, m, M, as_printed=False)
-            printed, _ = convergence.madmm_rate(network, r.eta[t], theta, m, M, as_printed=True)
-            lines.append(
-                f"-      rate in the {words} iteration: delta(t) >= {sound:.3g} ([M] (23), best mu = {mu:.3g}); "
-                f"as printed {printed:.3g}"
-            )
-    return lines
-
-
-def _recycled(network: convergence.Network, r: NetworkReleases, ridge: float, gamma: float, fixed: bool) -> list[str]:
-    names = "(iii), (iv)" if fixed else "(i), (ii)"
-    M = np.full(r.nodes, r.C * r.c1 + ridge)
-    # Penalties only grow: the first and the last pair of consecutive data steps, and one in between.
-    steps = sorted({0, len(r.eta) // 2, max(len(r.eta) - 2, 0)})
-    etas = [r.eta[min(k + ahead, len(r.eta) - 1)] for k in steps for ahead in (0, 1)]
-    margins = convergence.recycling_holds(network, etas, gamma, M, fixed)
-    line = (
-        f"{_verdict(min(margins) > 0)}  convergence: {names} of [R] Theorem IV.1, sufficient and not necessary, margins "
-        f"{margins[0]:.4g} and {margins[1]:.4g}"
-    )
-    if min(margins) > 0:
+    line = f"{_verdict(common)}  optimum: one dual step for all nodes, so that the duals add up to zero"
+    if common or not schedules.is_constant(r.theta):
         return [line]
-    if network.is_bipartite:
-        return [line, "-      no gamma can meet them: the graph is bipartite, so D + A is singular"]
-    needed = convergence.smallest_gamma(network, etas, M, fixed)
-    if needed is None:
-        return [line, "-      no gamma can meet them: W(D + A) is not positive definite for these penalties"]
-    return [line, f"-      the smallest gamma that meets them is {needed:.4g}; it is {gamma:g} here"]
+    return [line, "-      the nodes agree at argmin sum_i O_i / theta_i instead: sum_i lambda_i / theta_i stays 0"]
 
 
 def sample_sizes(r: NetworkReleases, f_ref: float, tau: float, beta: float) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from dpadmm_mpi.config.options import NonNegative
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import NO_NOISE, Config, Method, OptimumSearch, Plan, Schedules, Terms
+from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, Method, OptimumSearch, Plan, Schedules, Terms
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.star import accounts, theory
 from dpadmm_mpi.methods.star.algorithm import Settings, StarNodes, State
@@ -85,13 +85,13 @@ class StarPlan(Plan[State]):
         more = f"more records at node {worst} (it has {M[worst]}" + (f", others up to {M.max()})" if M.max() > M.min() else ")")
         return [more, "a larger privacy.noise_std or a smaller privacy.target", "fewer inner steps", "fewer iterations"]
 
-    def conditions(self, f_ref: float, tau: float, beta: float) -> list[str]:
+    def conditions(self, assumed: Assumptions) -> list[str]:
         s, inner, v_f = self.settings, self.settings.inner, self.loss.curvature_bound
         if inner is None:
             return [f"holds  convergence: convex losses and rho > 0 ({self.source}), margin {s.rho:.4g}"]
         delta = self.config.privacy.delta
         return theory.conditions(
-            self.releases, delta, rho=s.rho, eta=inner.eta, v_L=inner.v_L, v_f=v_f, mu_f=0.0, distance=f_ref
+            self.releases, delta, rho=s.rho, eta=inner.eta, v_L=inner.v_L, v_f=v_f, mu_f=0.0, distance=assumed.f_ref
         )
 
     def problem(self, signed: Matrix) -> NodeProblem:
