@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from dpadmm_mpi.config.options import Positive
+from dpadmm_mpi.config.options import NonNegative, Positive
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.types import Array
 
@@ -27,10 +27,12 @@ class Geometric(Struct, frozen=True, forbid_unknown_fields=True):
 
 # One value, a geometric law, a list over data steps, or a list over nodes of these.
 Schedule: TypeAlias = Positive | Geometric | list[Positive | Geometric | list[Positive]]
-PartOfSchedule: TypeAlias = Schedule | list[Positive]  # what a list over nodes has for one of them
+# Likewise, where zero is a value too.
+NonNegativeSchedule: TypeAlias = NonNegative | Geometric | list[NonNegative | Geometric | list[NonNegative]]
+PartOfSchedule: TypeAlias = Schedule | NonNegativeSchedule | list[float]  # what a list over nodes has for one of them
 
 
-def expand(schedule: Schedule, steps: int, nodes: int, key: str) -> Array:
+def expand(schedule: Schedule | NonNegativeSchedule, steps: int, nodes: int, key: str) -> Array:
     """Values of shape (steps, nodes); `key` names the schedule in errors. A missing `first` counts as 1."""
     if not isinstance(schedule, list):
         return np.repeat(_over_steps(schedule, steps, key)[:, None], nodes, axis=1)
@@ -43,7 +45,7 @@ def expand(schedule: Schedule, steps: int, nodes: int, key: str) -> Array:
     return np.stack([_over_steps(part, steps, f"{key}[{i}]") for i, part in enumerate(schedule)], axis=1)
 
 
-def is_ambiguous(schedule: Schedule | None, steps: int, nodes: int) -> bool:
+def is_ambiguous(schedule: Schedule | NonNegativeSchedule | None, steps: int, nodes: int) -> bool:
     """A list of numbers with as many entries as nodes and as data steps."""
     return isinstance(schedule, list) and len(schedule) == steps == nodes and all(isinstance(v, int | float) for v in schedule)
 
@@ -79,7 +81,7 @@ def grows_without_bound(schedule: PartOfSchedule | None) -> bool:
     return isinstance(schedule, Geometric) and schedule.ratio > 1.0 and schedule.limit is None
 
 
-def refuse_lacking_first(schedule: Schedule | None, key: str) -> None:
+def refuse_lacking_first(schedule: Schedule | NonNegativeSchedule | None, key: str) -> None:
     if lacks_first(schedule):
         raise InputError(f"{key}: the geometric schedule needs its first value, as {{ first = 1.0, ratio = 1.01 }}")
 

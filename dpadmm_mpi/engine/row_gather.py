@@ -90,7 +90,7 @@ class RowGather(Generic[S]):
 
     def _write_down(self, t: int, state: S, content: Array, writer: RowWriter) -> None:
         timing, measured = split(content, len(TIMING))
-        values = self._measures.values(measured, state) | TIMING_COLUMNS.unpack(timing)
+        values = self._measures.values(measured, state, t) | TIMING_COLUMNS.unpack(timing)
         writer.row(self._runs, self._number[t], t, values)
         self._observer.row(self._runs, t, values)
 

@@ -18,8 +18,13 @@ class CentralisedOptimum:
     def __init__(self, features: int, ridge: float, required: bool) -> None:
         self.features, self.ridge, self.required = features, ridge, required
         self.evaluation = Question(2 + 2 * features, self._evaluate_node, moves=True)
+        self.gradient = Question(features, self._gradient_of_node)
         self.product = Question(features, lambda problem, margins, v: problem.hessian_product(margins, v, ridge))
-        self.questions: Sequence[Question] = (self.evaluation, self.product)
+        self.questions: Sequence[Question] = (self.evaluation, self.product, self.gradient)
+
+    def _gradient_of_node(self, problem: NodeProblem, margins: Array, f: Array) -> Array:
+        """grad O_i at the current point."""
+        return problem.data_gradient(margins) + self.ridge * f
 
     def _evaluate_node(self, problem: NodeProblem, margins: Array, f: Array) -> Array:
         """The loss, its weight C, gradient and Hessian diagonal."""
@@ -36,7 +41,8 @@ class CentralisedOptimum:
                 f"the centralised optimum was found to a relative residual of {point.residual:.1e} only, above "
                 f"{TOLERANCE:.0e}; scale the features or raise problem.rho (of a star: problem.reg)"
             )
-        return Optimum(point.f, point.value)
+        ask(self.evaluation, point.f)  # the one before may have been a trial of the line search
+        return Optimum(point.f, point.value, ask(self.gradient, point.f))
 
 
 class _Sum:

@@ -128,17 +128,17 @@ class Measures(ABC, Generic[S]):
         return
 
     @abstractmethod
-    def observe(self, numbers: Mapping[str, Array], state: S) -> Observation:
-        """One iteration, from the numbers of all nodes in node order, on rank 0."""
+    def observe(self, numbers: Mapping[str, Array], state: S, t: int) -> Observation:
+        """Iteration t, from the numbers of all nodes in node order, on rank 0."""
 
     def trajectory(self, numbers: Mapping[str, Array], state: S) -> dict[str, Array]:
         """What `trajectory_layout` names."""
         return {}
 
-    def values(self, rows: Array, state: S) -> dict[str, Array]:
-        """The record of one iteration from the rows of all nodes in node order, on rank 0: one entry for each run."""
+    def values(self, rows: Array, state: S, t: int) -> dict[str, Array]:
+        """The record of iteration t from the rows of all nodes in node order, on rank 0: one entry for each run."""
         numbers = self.columns.unpack(rows)
-        seen = self.observe(numbers, state)
+        seen = self.observe(numbers, state, t)
         if self._at_nodes:
             at_nodes = {metrics.name_of(type(metric)): numbers[_column(metric)] for metric in self._at_nodes}
             seen = _with(seen, at_nodes)

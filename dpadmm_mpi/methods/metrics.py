@@ -25,6 +25,7 @@ class Optimum(NamedTuple):
 
     f: Array
     objective: float
+    gradients: Array | None = None  # (nodes, d): grad O_i at f, which add up to zero; where the method needs them
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Observation:
     residual: Array | None  # (runs, nodes): of the exact solves
     test: TestSet | None
     optimum: Optimum | None
+    z_distance: Array | None = None  # (runs,): ||Z(t) - Z*||_J^2 of [M], where it is a norm
     at_nodes: Mapping[str, Array] = field(default_factory=dict)  # what metrics have measured at the nodes, (runs, nodes)
 
 
@@ -163,6 +165,19 @@ class DistanceToOptimum(Metric):
         norm = float(np.linalg.norm(f))
         mean_distance = np.mean(np.linalg.norm(seen.points - f, axis=-1), axis=-1)
         return np.asarray(mean_distance / norm if norm > 0.0 else mean_distance)
+
+
+@metrics.register("z_distance")
+class ZDistance(Metric):
+    """||Z(t) - Z*||_J^2 of primals and duals, [M] (19): never grows without noise and with one penalty for all"""
+
+    title: ClassVar[str] = "squared distance of primals and duals to the optimum, in the norm of [M] (19)"
+    scale: ClassVar[str] = "log"
+    needs_optimum: ClassVar[bool] = True
+    hint: ClassVar[str] = "methods on a network with one penalty for all record it with record.optimum = true"
+
+    def value(self, seen: Observation) -> Array:
+        return np.full(len(seen.points), np.nan) if seen.z_distance is None else seen.z_distance
 
 
 @metrics.register("node_loss")

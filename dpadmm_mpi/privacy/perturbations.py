@@ -151,7 +151,7 @@ class Objective(ObjectivePerturbation):
         return StepCost(share * 1.4 * r.c1 / r.curvature, r.G * share)
 
     def reference_penalty(self, r: DataSteps) -> Array | None:
-        return np.asarray(r.eta[0])
+        return np.asarray(r.eta.min(axis=0))  # the first, where penalties do not fall
 
     def condition_words(self) -> str:
         return "(B/C)(rho/N + 2 eta(1) V)"

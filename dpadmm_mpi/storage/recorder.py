@@ -48,6 +48,8 @@ class Recorder(LogFile):
         self._put_optimum(found)
         if self.restart is not None:
             arrays = {} if found is None else {"f": found.f, "objective": np.array(found.objective)}
+            if found is not None and found.gradients is not None:
+                arrays["gradients"] = found.gradients
             self.restart.add(Entry("optimum", arrays=pack(arrays)))
 
     def _put_optimum(self, found: Optimum | None) -> None:
@@ -55,6 +57,9 @@ class Recorder(LogFile):
         if found is not None:
             with self._writing():
                 self._dataset("optimum/primal", found.f, ("feature",), "f*, the centralised optimum")
+                if found.gradients is not None:
+                    text = "gradient of each node's objective at f*; they add up to zero"
+                    self._dataset("optimum/gradients", found.gradients, ("node", "feature"), text)
                 self.file["optimum"].attrs["objective"] = found.objective
                 self._to_disk()
 
@@ -114,7 +119,8 @@ class Recorder(LogFile):
                     if entry.at == self._plan.config.iterations:
                         self._put_final(runs, final(arrays), arrays)
                 elif entry.kind == "optimum":
-                    self._put_optimum(Optimum(arrays["f"], float(arrays["objective"])) if arrays else None)
+                    found = Optimum(arrays["f"], float(arrays["objective"]), arrays.get("gradients")) if arrays else None
+                    self._put_optimum(found)
 
     def publish(self, force: bool) -> None:
         """Give the new file its name: whole, and not before; what has that name until then is only replaced by force."""

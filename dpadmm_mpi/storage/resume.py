@@ -167,7 +167,10 @@ def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:
     with open_file(path) as file:
         if "optimum" in file:
             objective = np.array(file["optimum"].attrs["objective"])
-            yield Entry("optimum", arrays=pack({"f": file["optimum/primal"][...], "objective": objective}))
+            found = {"f": file["optimum/primal"][...], "objective": objective}
+            if "optimum/gradients" in file:  # not in files of version 1
+                found["gradients"] = file["optimum/gradients"][...]
+            yield Entry("optimum", arrays=pack(found))
         elif "distance_to_optimum" in file:
             yield Entry("optimum")
         shapes = json.loads(file["restart/state"].attrs["fields"])

@@ -55,7 +55,7 @@ class CuratedMeasures(Measures[State]):
         assert shared is not None
         return np.repeat(shared[:, None], len(self.problems), axis=1)
 
-    def observe(self, numbers: Mapping[str, Array], state: State) -> Observation:
+    def observe(self, numbers: Mapping[str, Array], state: State, t: int) -> Observation:
         node_loss, s = numbers["node_loss"], self._settings
         x, w = state.x[:, 0], state.w[:, 0]
         Ax = np.array([s.A(row) for row in x])

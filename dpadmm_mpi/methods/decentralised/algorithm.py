@@ -44,12 +44,13 @@ def state_type(extra: tuple[str, ...]) -> type[State]:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a configuration says about the method; eta, theta and the noise's parameter per iteration and node, (T+1, N)."""
+    """What a configuration says about the method; eta, theta, gamma and the noise's parameter are (T+1, N)."""
 
     method: "NetworkSteps"
     perturbation: Perturbation
     eta: Array
     theta: Array
+    gamma: Array  # nan without recycled steps
     parameter: Array
     degree: Ints  # (N,)
     seed: int
@@ -71,6 +72,10 @@ class Node:
     def theta(self, t: int) -> Array:
         """theta_i(t)"""
         return self.settings.theta[t, self.nodes][:, None]
+
+    def gamma(self, t: int) -> Array:
+        """gamma_i(t) of a recycled step"""
+        return self.settings.gamma[t, self.nodes][:, None]
 
 
 class DataNode(Node):
@@ -100,7 +105,7 @@ def kkt_gradient(before: State, primal: Array, eta: Array, degree: Array) -> Arr
     return -2.0 * before.dual - eta * (2.0 * degree * primal - degree * before.primal - before.neighbour_sum)
 
 
-def recycled_step(state: State, eta: Array, degree: Array, gamma: float) -> Array:
+def recycled_step(state: State, eta: Array, degree: Array, gamma: Array) -> Array:
     """f_i(2k) from f(2k-1), lam(2k-1) and g~: [R] (16), (19). It has no access to the records."""
     disagreement = degree * state.primal - state.neighbour_sum
     step = state.gradient + 2.0 * state.dual + eta * disagreement

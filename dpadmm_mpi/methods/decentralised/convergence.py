@@ -4,11 +4,15 @@ Glossary: A adjacency matrix, D degrees, W = diag(eta_i), M_i Lipschitz constant
 D~ = diag(2 eta_i V_i + gamma).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from dpadmm_mpi.types import Array
+
+Pairs: TypeAlias = Sequence[tuple[Array, Array]]  # penalties of a data step and of the next one
 
 _FREE = [(L, mu) for L in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0) for mu in (1.25, 1.5, 2.0, 3.0, 5.0)]
 _LARGEST_GAMMA = 1e12
@@ -77,9 +81,8 @@ def recycling_margins(
     return _smallest(one), _smallest(two)
 
 
-def recycling_holds(network: Network, etas: list[Array], gamma: float, M: Array, fixed: bool) -> tuple[float, float]:
-    """The margins over the given consecutive penalties, for R-ADMM's L = mu = 2 (`fixed`) or the best constants."""
-    pairs = list(zip(etas, etas[1:] or etas, strict=False))
+def recycling_holds(network: Network, pairs: Pairs, gamma: float, M: Array, fixed: bool) -> tuple[float, float]:
+    """The margins over pairs of consecutive penalties, for R-ADMM's L = mu = 2 (`fixed`) or the best constants."""
     best = (-np.inf, -np.inf)
     for L, mu in [(2.0, 2.0)] if fixed else _FREE:
         margins = [recycling_margins(network, eta, eta_next, gamma, M, L, mu) for eta, eta_next in pairs]
@@ -88,11 +91,11 @@ def recycling_holds(network: Network, etas: list[Array], gamma: float, M: Array,
     return best
 
 
-def smallest_gamma(network: Network, etas: list[Array], M: Array, fixed: bool) -> float | None:
+def smallest_gamma(network: Network, pairs: Pairs, M: Array, fixed: bool) -> float | None:
     """The smallest gamma that meets both conditions, to 0.1 %; None if no gamma does."""
 
     def holds(gamma: float) -> bool:
-        return min(recycling_holds(network, etas, gamma, M, fixed)) > 0.0
+        return min(recycling_holds(network, pairs, gamma, M, fixed)) > 0.0
 
     if holds(0.0):
         return 0.0

@@ -2,8 +2,7 @@
 
 from typing import Any, ClassVar
 
-from dpadmm_mpi.config.options import NonNegative
-from dpadmm_mpi.config.schedules import Schedule, refuse_lacking_first
+from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule, refuse_lacking_first
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.methods.base import Config, Plan, methods
 from dpadmm_mpi.methods.decentralised.algorithm import Node, State, recycled_step
@@ -52,17 +51,21 @@ class Recycling(Decentralised):
 
     general_form: ClassVar[str] = "mr-admm"
 
-    gamma: NonNegative = 0.5
+    gamma: NonNegativeSchedule = 0.5  # a schedule over the recycled steps, like eta
 
     @property
-    def recycling_gamma(self) -> float:
+    def recycling_gamma(self) -> NonNegativeSchedule | None:
         return self.gamma
+
+    def check(self) -> None:
+        super().check()
+        refuse_lacking_first(self.gamma, "algorithm.gamma")
 
     def is_data_step(self, t: int) -> bool:
         return t % 2 == 1
 
     def recycled_step(self, node: Node, state: State, t: int) -> State:
-        return state._replace(primal=recycled_step(state, node.eta(t), node.degree, self.gamma))
+        return state._replace(primal=recycled_step(state, node.eta(t), node.degree, node.gamma(t)))
 
 
 @methods.register("r-admm")

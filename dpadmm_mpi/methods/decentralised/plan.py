@@ -8,15 +8,16 @@ import numpy as np
 
 from dpadmm_mpi.config import schedules
 from dpadmm_mpi.config.options import Positive
-from dpadmm_mpi.config.schedules import Schedule
+from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, OptimumSearch, Plan, Schedules, Terms, perturbation_name
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Settings, State
-from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures
-from dpadmm_mpi.methods.decentralised.theory import Theorems, curvature_of, sample_sizes
+from dpadmm_mpi.methods.decentralised.convergence import Network
+from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
+from dpadmm_mpi.methods.decentralised.theory import LARGEST_NETWORK, Theorems, curvature_of, sample_sizes
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.noises import Noise
@@ -47,8 +48,10 @@ class NetworkMethod(NetworkSteps):
         """theta, where the configuration sets it."""
         return None
 
+    allow_unproven: bool = False  # run although penalties fall or theta exceeds eta, which no theorem covers
+
     @property
-    def recycling_gamma(self) -> float | None:
+    def recycling_gamma(self) -> NonNegativeSchedule | None:
         """gamma of recycled steps; None: there are none."""
         return None
 
@@ -88,7 +91,14 @@ class NetworkPlan(Plan[State]):
             f"privacy/{name}": Schedules(self.settings.parameter, words),
             "algorithm/eta": Schedules(self.settings.eta, "penalty eta_i(t)"),
             "algorithm/theta": Schedules(self.settings.theta, "dual step theta_i(t); nan if none"),
-        }
+        } | self._gamma
+
+    @property
+    def _gamma(self) -> dict[str, Schedules]:
+        """Of recycled steps, where it changes."""
+        if np.isnan(self.settings.gamma).all():
+            return {}
+        return {"algorithm/gamma": Schedules(self.settings.gamma, "gamma_i(t) of a recycled step; nan if none")}
 
     @property
     def privacy_in_words(self) -> str:
@@ -117,7 +127,9 @@ class NetworkPlan(Plan[State]):
         unbounded = schedules.grows_without_bound(self.method.eta)
         curvature = curvature_of(self.releases, self.ridge, assumed.dataset)
         theorems = Theorems(self.topology, self.releases, self.ridge, curvature, unbounded)
-        lines = theorems.conditions(self.method.recycling_gamma, fixed=not self.method.own_penalties)
+        gamma = self.settings.gamma[~np.isnan(self.settings.gamma).all(axis=1)]
+        recycles = self.method.recycling_gamma is not None
+        lines = theorems.conditions(gamma if recycles else None, fixed=not self.method.own_penalties)
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta)
 
     def problem(self, signed: Matrix) -> NodeProblem:
@@ -138,7 +150,16 @@ class NetworkPlan(Plan[State]):
         return NetworkMeasures
 
     def measures(self, problems: Sequence[NodeProblem]) -> NetworkMeasures:
-        return NetworkMeasures(self.features, self.sizes, self.extra_metrics, problems)
+        return NetworkMeasures(self.features, self.sizes, self.extra_metrics, problems, self._z_norm())
+
+    def _z_norm(self) -> ZNorm | None:
+        """Only where the optimum was asked for, all nodes have one penalty, and matrices over the nodes are small."""
+        r = self.releases
+        common = schedules.is_common(r.eta) and schedules.is_common(r.theta)
+        if not self.config.record.optimum or not common or not 1 < self.nodes <= LARGEST_NETWORK:
+            return None
+        network = Network.of(self.topology.neighbours)
+        return ZNorm(network.laplacian, network.signless, self.settings.eta[:, 0], self.settings.theta[:, 0])
 
     def optimum_search(self) -> OptimumSearch:
         return CentralisedOptimum(self.features, self.ridge, self.config.record.optimum)
@@ -166,6 +187,7 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
             notes.append("the privacy loss is infinite, not proven: the perturbation or the noise has no account of its own")
         if perturbation.target is not None:
             releases = calibrate(releases, perturbation.target, str(perturbation.target_account), delta)
+    notes += [f"{sentence}; no theorem covers that" for sentence in uncovered(releases.eta, releases.theta)]
     notes += _ambiguities(method, releases, topology.nodes)
     if schedules.grows_without_bound(method.eta):
         notes.append(
@@ -178,7 +200,8 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
             f"the dual steps differ between the nodes, so the nodes agree in the end, but not at the optimum: {weights}for the "
             f"duals do not add up to zero; one algorithm.theta for all, for example {releases.eta[0].min():g}, leads there"
         )
-    if method.recycling_gamma == 0.0 and topology.nodes == 1:
+    settings = _settings(method, config, topology, releases)
+    if topology.nodes == 1 and (settings.gamma == 0.0).any():
         raise InputError("algorithm.gamma: must be above 0 on a single node, where the recycled step divides by it")
     return NetworkPlan(
         config=config,
@@ -186,7 +209,7 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
         sizes=dataset.sizes,
         total_records=len(dataset.node_of_record()),
         features=dataset.features,
-        settings=_settings(method, config, topology, releases),
+        settings=settings,
         releases=releases,
         notes=tuple(notes),
     )
@@ -263,20 +286,23 @@ def _check_penalties(method: NetworkMethod, name: str, eta: Array, theta: Array)
     if not method.own_penalties and not (schedules.is_constant(eta) and schedules.is_common(eta)):
         other = method.general_form
         raise InputError(f"algorithm.eta: {name} has one fixed penalty for all nodes; give one number, or use {other}")
+    for sentence in uncovered(eta, theta):
+        if not method.allow_unproven:
+            raise InputError(f"{sentence}; no theorem covers that: change it, or set algorithm.allow_unproven = true")
+
+
+def uncovered(eta: Array, theta: Array) -> list[str]:
+    """What the theorems on convergence, which are sufficient only, do not cover."""
+    found = []
     decreasing = np.argwhere(np.diff(eta, axis=0) < 0)
     if len(decreasing):
         k, i = decreasing[0]
-        raise InputError(
-            f"algorithm.eta: falls from {eta[k, i]:g} to {eta[k + 1, i]:g} at node {i}, data step {k + 2}; "
-            "penalties must not decrease"
-        )
+        found.append(f"algorithm.eta: falls from {eta[k, i]:g} to {eta[k + 1, i]:g} at node {i}, data step {k + 2}")
     exceeded = np.argwhere(theta > eta)
     if len(exceeded):
         k, i = exceeded[0]
-        raise InputError(
-            f"algorithm.theta: found {theta[k, i]:g} at node {i}, data step {k + 1}, above the penalty {eta[k, i]:g}; "
-            "theta must be at most eta"
-        )
+        found.append(f"algorithm.theta: found {theta[k, i]:g} at node {i}, data step {k + 1}, above the penalty {eta[k, i]:g}")
+    return found
 
 
 def _check_perturbation(perturbation: DataStepPerturbation, eta: Array, nodes: int) -> None:
@@ -293,12 +319,22 @@ def _check_perturbation(perturbation: DataStepPerturbation, eta: Array, nodes: i
         )
 
 
+def _recycling(method: NetworkMethod, releases: NetworkReleases) -> Array:
+    """gamma_i(t), (T+1, N), at the recycled steps; nan elsewhere."""
+    spread = np.full((releases.iterations + 1, releases.nodes), np.nan)
+    recycled = np.setdiff1d(np.arange(1, releases.iterations + 1), releases.data_steps)
+    if method.recycling_gamma is not None and len(recycled):
+        spread[recycled] = schedules.expand(method.recycling_gamma, len(recycled), releases.nodes, "algorithm.gamma")
+    return spread
+
+
 def _settings(method: NetworkMethod, config: Config, topology: Topology, releases: NetworkReleases) -> Settings:
     return Settings(
         method=method,
         perturbation=releases.perturbation,
         eta=_every_iteration(releases.eta, releases),
         theta=_data_iterations(releases.theta, releases),
+        gamma=_recycling(method, releases),
         parameter=_data_iterations(releases.parameter, releases),
         degree=topology.degree,
         seed=config.seed,

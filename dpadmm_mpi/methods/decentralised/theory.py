@@ -25,8 +25,10 @@ class Curvature(NamedTuple):
 
 
 def curvature_of(r: NetworkReleases, ridge: float, dataset: Dataset[Any] | None) -> Curvature:
-    """C c1 lambda_max(X_i'X_i / B_i) + rho/N from the records, where they may be looked at; otherwise with 1 for the eigenvalue,
-    which no records of norm at most 1 exceed."""
+    """C c1 lambda_max(X_i'X_i / B_i) + rho/N from the records, where they may be looked at.
+
+    Otherwise with 1 for the eigenvalue, which no records of norm at most 1 exceed.
+    """
     if dataset is None or dataset.features > LARGEST_GRAM or float(r.B.sum()) * dataset.features > LARGEST_RECORDS:
         return Curvature(np.full(r.nodes, r.C * r.c1 + ridge), "M_i = C c1 + rho/N, for records of norm 1")
     largest = [_largest_eigenvalue(dataset.loader.shard(dataset.address(i)).X) for i in range(r.nodes)]
@@ -35,8 +37,7 @@ def curvature_of(r: NetworkReleases, ridge: float, dataset: Dataset[Any] | None)
 
 def _largest_eigenvalue(X: Matrix) -> float:
     """Of X'X / B."""
-    gram = X.T @ X
-    gram = gram if isinstance(gram, np.ndarray) else gram.toarray()
+    gram: Any = X.T @ X if isinstance(X, np.ndarray) else (X.T @ X).toarray()
     return float(np.linalg.eigvalsh(gram)[-1]) / X.shape[0]
 
 
@@ -49,8 +50,8 @@ class Theorems(NamedTuple):
     curvature: Curvature
     unbounded: bool  # the penalties grow for ever
 
-    def conditions(self, gamma: float | None, fixed: bool) -> list[str]:
-        """Of privacy, of the optimum and of convergence; `gamma` is that of recycled steps, None without them."""
+    def conditions(self, gamma: Array | None, fixed: bool) -> list[str]:
+        """Of privacy, of the optimum and of convergence; `gamma`, (steps, N), is that of recycled steps, None without them."""
         lines = [*_privacy(self.releases), *_dual_steps(self.releases), *self._bounded()]
         if self.topology.nodes == 1:
             return [*lines, "-      convergence: a single node is at its optimum after one data step"]
@@ -91,22 +92,23 @@ class Theorems(NamedTuple):
             )
         return lines
 
-    def _recycled(self, network: convergence.Network, gamma: float, fixed: bool) -> list[str]:
+    def _recycled(self, network: convergence.Network, gammas: Array, fixed: bool) -> list[str]:
         r, M = self.releases, self.curvature.M
         names = "(iii), (iv)" if fixed else "(i), (ii)"
         # The first and the last pair of consecutive data steps, and one in between.
         steps = sorted({0, len(r.eta) // 2, max(len(r.eta) - 2, 0)})
-        etas = [r.eta[min(k + ahead, len(r.eta) - 1)] for k in steps for ahead in (0, 1)]
-        margins = convergence.recycling_holds(network, etas, gamma, M, fixed)
+        pairs = [(r.eta[k], r.eta[min(k + 1, len(r.eta) - 1)]) for k in steps]
+        gamma = float(gammas.min(initial=np.inf))  # larger ones are easier on both conditions
+        margins = convergence.recycling_holds(network, pairs, gamma, M, fixed)
         line = (
-            f"{_verdict(min(margins) > 0 and not self.unbounded)}  convergence: {names} of [R] Theorem IV.1, sufficient and not "
-            f"necessary, margins {margins[0]:.4g} and {margins[1]:.4g}; {self.curvature.words}"
+            f"{_verdict(min(margins) > 0 and not self.unbounded)}  convergence: {names} of [R] Theorem IV.1, sufficient and "
+            f"not necessary, margins {margins[0]:.4g} and {margins[1]:.4g}; {self.curvature.words}"
         )
         if min(margins) > 0:
             return [line]
         if network.is_bipartite:
             return [line, "-      no gamma can meet them: the graph is bipartite, so D + A is singular"]
-        needed = convergence.smallest_gamma(network, etas, M, fixed)
+        needed = convergence.smallest_gamma(network, pairs, M, fixed)
         if needed is None:
             return [line, "-      no gamma can meet them: W(D + A) is not positive definite for these penalties"]
         return [line, f"-      the smallest gamma that meets them is {needed:.4g}; it is {gamma:g} here"]

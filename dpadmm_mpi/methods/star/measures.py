@@ -67,7 +67,7 @@ class StarMeasures(Measures[State]):
     def points(self, state: State, shared: Array | None) -> Array:
         return state.primal[:, : len(self.problems)]
 
-    def observe(self, numbers: Mapping[str, Array], state: State) -> Observation:
+    def observe(self, numbers: Mapping[str, Array], state: State, t: int) -> Observation:
         primals, z = self._vectors(numbers["primal"]), state.primal[:, -1]
         return Observation(
             points=primals,
