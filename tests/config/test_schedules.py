@@ -4,12 +4,13 @@ import pytest
 from support import Raw, run
 
 from dpadmm_mpi.config import schedules
-from dpadmm_mpi.config.schedules import Geometric
+from dpadmm_mpi.config.schedules import Geometric, Schedule
 from dpadmm_mpi.errors import InputError
 
 
-def expand(value, steps: int = 3, nodes: int = 2):
-    return schedules.expand(value, steps, nodes, "algorithm.eta").tolist()
+def expand(value: Schedule, steps: int = 3, nodes: int = 2) -> list[list[float]]:
+    values: list[list[float]] = schedules.expand(value, steps, nodes, "algorithm.eta").tolist()
+    return values
 
 
 def test_schedules_by_hand() -> None:
@@ -40,7 +41,7 @@ def test_an_ambiguous_list_is_said() -> None:
         (Geometric(first=1.0, ratio=1e200), "leaves the range of numbers"),
     ],
 )
-def test_schedules_that_do_not_fit(value, sentence: str) -> None:
+def test_schedules_that_do_not_fit(value: Schedule, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         expand(value)
 
