@@ -34,7 +34,7 @@ SHORT = 6  # iterations of the laws that are not about convergence
 NO_NUMBER = ("kkt_residual",)  # nan in iterations that solve nothing
 
 # Small and well-conditioned, whatever the family: of these, the keys that the method's sections have.
-TERMS = {"C": 1.0, "rho": 3.0, "reg": 1.0, "lambda1": 0.5, "regulariser": "l2"}
+TERMS = {"C": 1.0, "rho": 10.0, "reg": 1.0, "lambda1": 0.5, "regulariser": "l2"}
 NOISE_SIZE = 5.0
 NOISE_STD = 0.3
 
