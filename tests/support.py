@@ -1,5 +1,8 @@
 """Shared by all tests: small configurations, plans of them, and processes under a real mpiexec."""
 
+import bz2
+import gzip
+import lzma
 import os
 import signal
 import subprocess
@@ -13,7 +16,7 @@ import numpy as np
 import dpadmm_mpi
 from dpadmm_mpi.data.dataset import Dataset, InMemory
 from dpadmm_mpi.data.shard import Shard
-from dpadmm_mpi.methods import Config, Curated, Decentralised, Plan, make_plan, methods
+from dpadmm_mpi.methods import Config, Curated, Decentralised, Plan, make_plan, methods, parse
 from dpadmm_mpi.methods.curated.plan import CuratedPlan
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.methods.star.plan import StarPlan
@@ -110,7 +113,7 @@ RESTARTS: dict[str, Callable[[MakeConfig], Raw]] = {
 # Runs and plans
 
 
-def run(config: str | Path | Mapping[str, Any], output: str | Path | None = None, **options: Any) -> Result:
+def result_of(config: str | Path | Mapping[str, Any], output: str | Path | None = None, **options: Any) -> Result:
     """dpadmm_mpi.run in this process, which always has a result."""
     result = dpadmm_mpi.run(config, output, **options)
     assert result is not None
@@ -165,6 +168,16 @@ def dense(X: Matrix) -> Array:
     return X if isinstance(X, np.ndarray) else X.toarray()
 
 
+def rows_of(dataset: Dataset[Any], node: int) -> Array:
+    """The features of a node's records, dense."""
+    return dense(shard_of(dataset, node).X)
+
+
+def dataset_of(nodes: int = 3, seed: int = 1, **data: Any) -> Dataset[Any]:
+    """The records of a [data] section."""
+    return parse({"data": data}).data.dataset(nodes, seed)
+
+
 def all_records(dataset: Dataset[Any]) -> tuple[Array, Array]:
     """Features and labels of all nodes, in node order."""
     shards = [shard_of(dataset, i) for i in range(len(dataset.sizes))]
@@ -185,6 +198,24 @@ def csv_text(X: Array, y: Array, header: bool = True) -> str:
         cells = [repr(float(a)) for a in x]
         lines.append(",".join([f"{v:g}", *cells] if header else [*cells, f"{v:g}"]))
     return "\n".join(lines) + "\n"
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda content: content,
+    ".gz": lambda content: gzip.compress(content, mtime=0),  # no clock: the workers of the tests must agree on their names
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+
+
+def write_records(folder: Path, source: str, X: Array, y: Array, suffix: str = "") -> Path:
+    path = folder / f"records.{source}{suffix}"
+    if source == "npz":
+        np.savez(path, X=X, y=y)
+    else:
+        text = libsvm_text(X, y) if source == "libsvm" else csv_text(X, y)
+        path.write_bytes(COMPRESS[suffix](text.encode()))
+    return path
 
 
 # Processes

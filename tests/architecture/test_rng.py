@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpadmm_mpi import rng as streams
+from dpadmm_mpi.rng import Purpose, generator, generators
+from dpadmm_mpi.types import Array
 
 
 def test_generators_of_many_addresses_are_those_of_each(rng: Generator) -> None:
     """Whatever was drawn from the one before."""
-    from dpadmm_mpi.rng import Purpose, generator, generators
-
     nodes, runs = np.array([3, 0, 12]), range(2, 4)
     addresses = [(run, int(node)) for run in runs for node in nodes]
     for (run, node), moved in zip(addresses, generators(5, Purpose.NOISE, runs, nodes, 7), strict=True):
@@ -23,13 +22,13 @@ def test_generators_of_many_addresses_are_those_of_each(rng: Generator) -> None:
 
 def test_addresses_are_streams_of_their_own() -> None:
     """Equal addresses give equal numbers; an address that differs in one place gives others, uncorrelated."""
-    base = {"seed": 5, "purpose": streams.Purpose.NOISE, "run": 1, "node": 2, "iteration": 3}
+    base: dict[str, Any] = {"seed": 5, "purpose": Purpose.NOISE, "run": 1, "node": 2, "iteration": 3}
 
-    def draw(**changed: Any):
-        return streams.generator(**(base | changed)).standard_normal(1000)
+    def draw(**changed: Any) -> Array:
+        return generator(**(base | changed)).standard_normal(1000)
 
     assert np.array_equal(draw(), draw())
-    others = [draw(seed=6), draw(purpose=streams.Purpose.INIT), draw(run=2), draw(node=1), draw(iteration=2)]
+    others = [draw(seed=6), draw(purpose=Purpose.INIT), draw(run=2), draw(node=1), draw(iteration=2)]
     others.append(draw(run=2, node=1))  # the same digits elsewhere
     for other in others:
         assert abs(np.corrcoef(draw(), other)[0, 1]) < 5 / np.sqrt(1000)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import Raw, command, planned, run
+from support import Raw, command, planned, result_of
 
 import dpadmm_mpi
 from dpadmm_mpi import InputError
@@ -20,7 +20,7 @@ def test_the_map_is_in_the_file_and_the_audit_compares_it(tmp_path: Path) -> Non
     np.save(tmp_path / "A.npy", A)
     config = audited("dp-admm", runs=2)
     config["problem"] |= {"map": "file", "map_path": str(tmp_path / "A.npy")}
-    result = run(config, tmp_path / "o.h5")
+    result = result_of(config, tmp_path / "o.h5")
     stored = dpadmm_mpi.load(tmp_path / "o.h5")
     np.testing.assert_array_equal(stored["problem/map"], A)
     assert stored.dims["problem/map"] == ("constraint", "feature")
@@ -46,7 +46,7 @@ def audited(method: str, runs: int = 300, **sections: Any):
 )
 def test_three_hundred_runs_pass_the_audit(tmp_path: Path, method: str, algorithm: Raw) -> None:
     """No finding, and losses of the size that the account allows for: more than half of epsilon."""
-    run(audited(method, algorithm=algorithm), tmp_path / "o.h5")
+    result_of(audited(method, algorithm=algorithm), tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", candidates=3)
     assert report.findings == []
     assert report.losses.shape == (2, 300, 4, 9)
@@ -59,7 +59,7 @@ def test_loss_of_one_step_by_hand(tmp_path: Path) -> None:
     """One iteration from zero, logistic, A = I: the density of x_1 under both data sets written out."""
     config = audited("dp-admm", runs=3) | {"iterations": 1}
     config["problem"] = {"lambda1": 1e-3}
-    run(config, tmp_path / "o.h5")
+    result_of(config, tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", node=1, record=2)
     X, y = records(planned(config)[1])
     Z = y[:, None] * X
@@ -89,7 +89,7 @@ def test_a_neighbour_against_the_path_uses_more_of_the_sensitivity(tmp_path: Pat
     config = audited("dp-admm", runs=10) | {"iterations": 100, "problem": {"lambda1": 1e-5}}
     config["data"] = {"source": "npz", "path": str(tmp_path / "r.npz"), "train": 1.0}
     config["privacy"] = {"noise_std": 0.01}
-    run(config, tmp_path / "o.h5")
+    result_of(config, tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", candidates=1)
     assert report.findings == []
     last = (report.losses[:, :, -1] - report.losses[:, :, -2]).mean(axis=1)  # of the last iteration, (nodes, pairs)
@@ -100,7 +100,7 @@ def test_a_neighbour_against_the_path_uses_more_of_the_sensitivity(tmp_path: Pat
 
 def test_the_audit_shows_no_share_of_an_epsilon_of_0(tmp_path: Path) -> None:
     config = audited("dp-admm", runs=2) | {"privacy": {"noise_std": 1e9}}
-    run(config, tmp_path / "o.h5")
+    result_of(config, tmp_path / "o.h5")
     process = command("audit", tmp_path / "o.h5", "--candidates", 3)
     assert process.returncode == 0
     assert process.stderr == ""
@@ -126,21 +126,21 @@ FAULTS = {half: "is not N(0, noise_std^2)", reused: "noise is used again", same_
 def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     original = curated.gaussian_noise
     monkeypatch.setattr(curated, "gaussian_noise", lambda *arguments: fault(original, *arguments))
-    run(audited("dp-acc-admm", runs=100), tmp_path / "o.h5")
+    result_of(audited("dp-acc-admm", runs=100), tmp_path / "o.h5")
     monkeypatch.undo()
     findings = audit(tmp_path / "o.h5", candidates=2).findings
     assert any(FAULTS[fault] in finding for finding in findings), findings
 
 
 def test_an_account_that_is_too_small_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(audited("dp-admm"), tmp_path / "o.h5")
+    result_of(audited("dp-admm"), tmp_path / "o.h5")
     account = theory.sound_epsilon
     monkeypatch.setattr(theory, "sound_epsilon", lambda r, delta: account(r, delta) * 0.1 - 0.5)
     assert any("incompatible" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
 
 
 def test_audit_command(tmp_path: Path) -> None:
-    run(audited("dp-admm", runs=20), tmp_path / "o.h5")
+    result_of(audited("dp-admm", runs=20), tmp_path / "o.h5")
     process = command("audit", tmp_path / "o.h5", "--candidates", 3)
     assert process.returncode == 0, process.stderr
     assert "nothing found against the accounts" in process.stdout
@@ -149,6 +149,6 @@ def test_audit_command(tmp_path: Path) -> None:
         (audited("dp-admm", runs=2, record={"trajectory": False}), "holds no trajectory"),
         (raw("gl-admm"), "nothing to audit"),
     ):
-        run(config, tmp_path / "n.h5", force=True)
+        result_of(config, tmp_path / "n.h5", force=True)
         with pytest.raises(InputError, match=words):
             audit(tmp_path / "n.h5")

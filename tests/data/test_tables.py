@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 from scipy import sparse
-from support import Raw, shard_of
+from support import Raw, dataset_of, dense, rows_of, shard_of
 
 from dpadmm_mpi.data import prepare as prepare_module
-from dpadmm_mpi.data.dataset import prepare
+from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.data.records import Records
+from dpadmm_mpi.data.shard import row_norms
+from dpadmm_mpi.data.steps import ScaleRows
 from dpadmm_mpi.data.store import write_store
 from dpadmm_mpi.errors import InputError, RunError
-from dpadmm_mpi.methods import parse
 
 
 def test_a_store_gives_back_every_row(tmp_path: Path, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +28,7 @@ def test_a_store_gives_back_every_row(tmp_path: Path, rng: Generator, monkeypatc
         assert store.meta.sparse == (kind == "sparse")
         for rows in (np.arange(200), np.array([0]), np.array([199]), np.sort(rng.choice(200, 70, replace=False)), np.arange(0)):
             shard = store.read(rows)
-            assert np.array_equal(shard.X if kind == "dense" else shard.X.toarray(), X[rows])
+            assert np.array_equal(dense(shard.X), X[rows])
             assert np.array_equal(shard.y, y[rows])
 
 
@@ -48,11 +49,11 @@ CENSUS = """age, city,smoker,income,zip
 """
 
 
-def own_table(tmp_path: Path, text: str = CENSUS, **data: Any):
+def own_table(tmp_path: Path, text: str = CENSUS, **data: Any) -> Dataset[Any]:
     path = tmp_path / "census.csv"
     path.write_text(text)
-    given = {"source": "csv", "path": str(path), "label": "income", "positive": "high", "train": 1.0} | data
-    return prepare(parse({"data": given}).data, 1, 1)
+    given: Raw = {"source": "csv", "path": str(path), "label": "income", "positive": "high", "train": 1.0} | data
+    return dataset_of(1, **given)
 
 
 STEPS = ["drop-missing", "one-hot", "scale-columns", "scale-rows"]
@@ -66,23 +67,21 @@ def test_a_users_table(tmp_path: Path) -> None:
     shard = shard_of(dataset, 0)
     assert shard.y.tolist() == [1, -1, -1, -1, 1]
     first = np.array([31 / 62, 0, 1, 0, 0, 1, 1, 0, 0])
-    assert np.allclose(shard.X[0], first / np.linalg.norm(first))
+    assert np.allclose(dense(shard.X)[0], first / np.linalg.norm(first))
     assert dataset.description()["preprocessing"][0] == "drop-missing: 1 of 6 records dropped for missing values"
 
 
 def test_only_rows_above_norm_1_are_scaled() -> None:
-    from dpadmm_mpi.data.records import scale_rows
-
     norms = np.array([0.5, 1.0, 1.05, 3.0])
-    scaled, words = scale_rows(Records(y=np.ones(4), X=norms[:, None] * np.array([[0.6, 0.8]])))
-    assert np.allclose(np.linalg.norm(scaled.X, axis=1), [0.5, 1.0, 1.0, 1.0], rtol=0, atol=1e-15)
+    scaled, words = ScaleRows().apply(Records(y=np.ones(4), X=norms[:, None] * np.array([[0.6, 0.8]])))
+    assert np.allclose(row_norms(scaled.matrix), [0.5, 1.0, 1.0, 1.0], rtol=0, atol=1e-15)
     assert words == "2 of 4 rows scaled to norm 1"
 
 
 def test_order_of_the_steps_matters(tmp_path: Path) -> None:
-    rows_last = shard_of(own_table(tmp_path, preprocess=STEPS), 0).X
+    rows_last = rows_of(own_table(tmp_path, preprocess=STEPS), 0)
     other = ["drop-missing", "one-hot", "scale-rows", "scale-columns", "scale-rows"]
-    rows_first = shard_of(own_table(tmp_path, preprocess=other), 0).X
+    rows_first = rows_of(own_table(tmp_path, preprocess=other), 0)
     assert not np.allclose(rows_last, rows_first)
 
 
@@ -111,7 +110,7 @@ def test_tables_with_surprises(tmp_path: Path, data: Raw, text: str, sentence: s
 def test_carriage_returns_are_no_surprise(tmp_path: Path) -> None:
     plain = shard_of(own_table(tmp_path, preprocess=STEPS), 0)
     dos = shard_of(own_table(tmp_path, CENSUS.replace("\n", "\r\n"), preprocess=STEPS), 0)
-    assert np.array_equal(plain.X, dos.X)
+    assert np.array_equal(dense(plain.X), dense(dos.X))
 
 
 def test_nothing_is_cached_of_a_bad_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +123,7 @@ def test_nothing_is_cached_of_a_bad_file(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_changed_file_is_prepared_again(tmp_path: Path) -> None:
     before = shard_of(own_table(tmp_path, preprocess=STEPS), 0)
     after = shard_of(own_table(tmp_path, CENSUS.replace("31, Paris", "33, Paris"), preprocess=STEPS), 0)
-    assert not np.array_equal(before.X, after.X)
+    assert not np.array_equal(dense(before.X), dense(after.X))
 
 
 def test_hdf5_and_labels_0_1(tmp_path: Path, rng: Generator) -> None:
@@ -133,13 +132,13 @@ def test_hdf5_and_labels_0_1(tmp_path: Path, rng: Generator) -> None:
     X = 0.3 * rng.random((12, 4))
     with h5py.File(tmp_path / "r.h5", "w") as file:
         file["X"], file["y"] = X, np.arange(12) % 2
-    given = {"source": "hdf5", "path": str(tmp_path / "r.h5"), "train": 1.0, "positive": 1}
-    shard = shard_of(prepare(parse({"data": given}).data, 1, 1), 0)
-    assert np.array_equal(shard.X, X)
+    given: Raw = {"source": "hdf5", "path": str(tmp_path / "r.h5"), "train": 1.0, "positive": 1}
+    shard = shard_of(dataset_of(1, **given), 0)
+    assert np.array_equal(dense(shard.X), X)
     assert shard.y.tolist() == [-1, 1] * 6
     (tmp_path / "cut.h5").write_bytes((tmp_path / "r.h5").read_bytes()[:1500])
     with pytest.raises(InputError, match="not a readable HDF5 file"):
-        prepare(parse({"data": given | {"path": str(tmp_path / "cut.h5")}}).data, 1, 1)
+        dataset_of(1, **given | {"path": str(tmp_path / "cut.h5")})
 
 
 def test_large_files_are_prepared_in_a_process_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Every named graph, edge files, sums over neighbours, and what is refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,21 @@ from support import Raw
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods import parse
-from dpadmm_mpi.networks import graphs
+from dpadmm_mpi.networks import IncomingSum, Topology
+from dpadmm_mpi.networks import build as build_graph
 
 
-def build(seed: int = 1, **network: Any):
-    return graphs.build(parse({"network": network}).network, seed)
+def build(seed: int = 1, **network: Any) -> Topology:
+    return build_graph(parse({"network": network}).network.graph, seed)
 
 
-def as_networkx(graph):
+def as_networkx(graph: Topology) -> Any:
     made = nx.empty_graph(graph.nodes)
     made.add_edges_from(graph.edges.tolist())
     return made
 
 
-NAMED = [
+NAMED: list[tuple[Raw, Callable[[], Any]]] = [
     ({"graph": "ring", "nodes": 7}, lambda: nx.cycle_graph(7)),
     ({"graph": "path", "nodes": 4}, lambda: nx.path_graph(4)),
     ({"graph": "complete", "nodes": 5}, lambda: nx.complete_graph(5)),
@@ -36,7 +38,7 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("network", "expected"), NAMED)
-def test_named_graphs(network: Solves, expected) -> None:
+def test_named_graphs(network: Raw, expected: Callable[[], Any]) -> None:
     assert nx.is_isomorphic(as_networkx(build(**network)), expected())
 
 
@@ -104,7 +106,7 @@ def test_neighbour_sum_is_the_adjacency_product(rng: Generator) -> None:
     graph = build(graph="scale-free", nodes=15, degree=3)
     values = rng.standard_normal((15, 4))
     nodes = np.array([2, 3, 11])
-    total = graphs.IncomingSum(graph.channels["edges"], nodes, np.arange(15))(values)
+    total = IncomingSum(graph.channels["edges"], nodes, np.arange(15))(values)
     assert np.allclose(total, nx.to_numpy_array(as_networkx(graph), nodelist=range(15))[nodes] @ values)
     shuffled = rng.permutation(15)
-    assert np.array_equal(graphs.IncomingSum(graph.channels["edges"], nodes, shuffled)(values[shuffled]), total)
+    assert np.array_equal(IncomingSum(graph.channels["edges"], nodes, shuffled)(values[shuffled]), total)

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 import numpy as np
 import pytest
 from handmade import star_file
-from support import MakeConfig, command, run
+from support import MakeConfig, command, result_of
 
 import dpadmm_mpi
 
@@ -16,14 +16,14 @@ import dpadmm_mpi
 @pytest.fixture
 def file(config: MakeConfig, tmp_path: Path):
     path = tmp_path / "out.h5"
-    run(config("mr-admm", "objective", runs=3, iterations=5), path)
+    result_of(config("mr-admm", "objective", runs=3, iterations=5), path)
     return path
 
 
 @pytest.fixture
 def shown(file: Path, config: MakeConfig, tmp_path: Path):
     """Three files: private with three runs, without noise and with one run, of the star family; with difficult names."""
-    run(config("admm") | {"name": 'a,b "50%" & $_x^2_$ \\ {#~}'}, tmp_path / "plain.h5")
+    result_of(config("admm") | {"name": 'a,b "50%" & $_x^2_$ \\ {#~}'}, tmp_path / "plain.h5")
     return [file, tmp_path / "plain.h5", star_file(tmp_path / "star.h5")]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.random import Generator
-from support import planned, run
+from support import planned, result_of
 
 from dpadmm_mpi import InputError
 from dpadmm_mpi.methods.curated import accounts as theory
@@ -139,4 +139,4 @@ def test_large_maps_are_sparse_and_do_the_same(rng: Generator, monkeypatch: pyte
     assert exact <= linear_maps.LinearMap(A).norm < 2 * exact
     monkeypatch.setattr(linear_maps, "DENSE_ENTRIES", 10)
     assert not isinstance(planned(raw())[0].settings.A.A, np.ndarray)
-    assert np.isfinite(run(raw("dp-acc-admm", 5, algorithm={"u0": "as-printed"}))["loss"]).all()
+    assert np.isfinite(result_of(raw("dp-acc-admm", 5, algorithm={"u0": "as-printed"}))["loss"]).all()

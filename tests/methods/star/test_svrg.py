@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 from scipy import sparse
-from support import run
+from support import result_of
 
 from dpadmm_mpi.methods.star import svrg
 from dpadmm_mpi.problems.losses import LOGISTIC as PACKAGE_LOGISTIC
@@ -67,7 +67,7 @@ def test_slope_inside_the_loop_is_the_loss(width: float) -> None:
 
 def test_numba_is_loaded_by_stochastic_methods_only() -> None:
     program = (
-        "import sys, dpadmm_mpi; run({'iterations': 1, 'data': {'records': 50, 'features': 2}, "
+        "import sys, dpadmm_mpi; result_of({'iterations': 1, 'data': {'records': 50, 'features': 2}, "
         "'algorithm': {'method': 'star-admm'}}); print('numba' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
@@ -75,9 +75,9 @@ def test_numba_is_loaded_by_stochastic_methods_only() -> None:
 
 def test_without_numba_the_methods_run() -> None:
     program = (
-        "import sys; sys.modules['numba'] = None; import dpadmm_mpi; print(run({'iterations': 2, 'data': "
+        "import sys; sys.modules['numba'] = None; import dpadmm_mpi; print(result_of({'iterations': 2, 'data': "
         "{'records': 50, 'features': 2}, 'algorithm': {'method': 's-admm'}})['loss'][0, -1])"
     )
     plain = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     raw = {"iterations": 2, "data": {"records": 50, "features": 2}, "algorithm": {"method": "s-admm"}}
-    assert float(plain.stdout) == pytest.approx(run(raw)["loss"][0, -1], rel=1e-12)
+    assert float(plain.stdout) == pytest.approx(result_of(raw)["loss"][0, -1], rel=1e-12)
