@@ -26,7 +26,7 @@ from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
 from dpadmm_mpi.networks.topology import Topology
-from dpadmm_mpi.privacy.account import Account, accounts_of
+from dpadmm_mpi.privacy.account import Account, accounts_of, checked
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants, losses
@@ -298,7 +298,9 @@ class Plan(ABC, Generic[S]):
     @cached_property
     def accounts(self) -> Sequence[Account]:
         """The privacy accounts; computed when somebody asks: rank 0 for the record, nobody else."""
-        return self.config.method.accounts(self.releases, self.config.privacy.delta)
+        method, shape = self.config.method, (self.releases.iterations + 1, self.releases.nodes)
+        found = method.accounts(self.releases, self.config.privacy.delta)
+        return tuple(checked(account, type(method), "accounts", shape) for account in found)
 
     @property
     @abstractmethod
