@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 from scipy import sparse
-from support import Raw, (
+from support import (
     COMPRESS,
+    Raw,
     csv_text,
     dataset_of,
     dense,
