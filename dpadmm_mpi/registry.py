@@ -217,7 +217,8 @@ def blamed(error: BaseException) -> str | None:
     files = {file_of(cls) for cls in registered if not is_inside(cls)}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).resolve() in files:
-            return f"{frame.filename}, line {frame.lineno}: {type(error).__name__}: {error}"
+            words = str(error).strip().split("\n")[0]
+            return f"{frame.filename}, line {frame.lineno}: {type(error).__name__}: {words}"
     return None
 
 

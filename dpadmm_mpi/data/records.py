@@ -66,7 +66,7 @@ def checked(records: Any, cls: type[object], function: str) -> Records:
     if wrong:
         raise InputError(f"{place_of(cls)}: {function} must return Records(y=labels, X=matrix), but {wrong}")
     found: Records = records
-    return found
+    return found if found.X is None else replace(found, X=found.X.astype(np.float64))
 
 
 def _wrong_with(records: Any) -> str:
@@ -75,10 +75,8 @@ def _wrong_with(records: Any) -> str:
     if not isinstance(records.y, np.ndarray) or records.y.ndim != 1 or not len(records.y):
         return "y is not an array of labels, one for each record"
     if records.X is None:
-        lengths = {len(column.values) for column in records.columns}
-        return (
-            "" if lengths == {len(records.y)} else f"there are {len(records.y)} labels, and columns of {sorted(lengths)} values"
-        )
+        lengths = sorted({len(column.values) for column in records.columns})
+        return "" if lengths == [len(records.y)] else f"there are {len(records.y)} labels, and columns of {lengths} values"
     shape, dtype = getattr(records.X, "shape", None), getattr(records.X, "dtype", None)
     if shape is None or dtype is None or len(shape) != 2 or dtype.kind not in "fiub":
         return "X is not a matrix of numbers, (records, features), dense or scipy CSR"

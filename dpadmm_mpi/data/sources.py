@@ -220,13 +220,11 @@ def _checked(source: Source, dataset: Any, nodes: int) -> Dataset[Any]:
     """What a source from outside calls its records."""
     if not is_inside(type(source)):
         needed = ("sizes", "features", "loader", "address", "sample", "test", "node_of_record", "description", "feature_names")
-        if missing := [name for name in needed if not hasattr(dataset, name)]:
+        lacking = [name for name in needed if not hasattr(dataset, name)]
+        if lacking or len(dataset.sizes) != nodes:
+            wrong = f"lacks {', '.join(lacking)}" if lacking else f"is about {len(dataset.sizes)}"
             raise InputError(
-                f"{place_of(type(source))}: dataset must return a Dataset, but what it returns lacks {', '.join(missing)}"
-            )
-        if len(dataset.sizes) != nodes:
-            raise InputError(
-                f"{place_of(type(source))}: dataset must spread the records over {nodes} nodes, not {len(dataset.sizes)}"
+                f"{place_of(type(source))}: dataset must return a Dataset of {nodes} nodes, but what it returns {wrong}"
             )
     found: Dataset[Any] = dataset
     return found

@@ -85,8 +85,8 @@ def checked(account: Any, cls: type[object], function: str, shape: tuple[int, in
             raise InputError(f"{place_of(cls)}: {function} must return an Account; found {type(account).__name__}")
         if np.shape(account.node_values) != shape:
             raise InputError(
-                f"{place_of(cls)}: node_values of the account {account.name} must have the shape {shape}, iterations and nodes; "
-                f"found {np.shape(account.node_values)}"
+                f"{place_of(cls)}: node_values of the account {account.name} must have the shape {shape}, one more than the "
+                f"iterations, and nodes; found {np.shape(account.node_values)}"
             )
     found: Account = account
     return found
