@@ -136,6 +136,21 @@ def _file_of(cls: type[object]) -> str | None:
     return getattr(sys.modules.get(cls.__module__), "__file__", None)
 
 
+def own_behaviour(cls: type[object], behaviour: tuple[str, ...], claim: str = "") -> str:
+    """What a class from outside does otherwise than the one that makes the `claim`, in words; "" if nothing.
+
+    A claim, such as a privacy account, is about the behaviour of the class that makes it. A subclass that changes the
+    behaviour and inherits the claim has none.
+    """
+    for ancestor in cls.__mro__:
+        changed = [name for name in behaviour if name in vars(ancestor)]
+        if claim and claim in vars(ancestor):
+            break
+        if changed and not is_inside(ancestor):
+            return f"a {changed[0]} of its own ({place_of(ancestor)})"
+    return ""
+
+
 def first_line(cls: type[object]) -> str:
     """What a class is, in one line."""
     return (inspect.getdoc(cls) or "").strip().split("\n")[0]

@@ -45,6 +45,13 @@ def log_to_stderr() -> None:
     logger.handlers = [_Notes()]
 
 
+def load_extensions(files: tuple[str, ...]) -> None:
+    """Of --extension, meant from the current folder."""
+    from dpadmm_mpi.config.extensions import load, paths_in
+
+    load(paths_in(list(files), Path.cwd()))
+
+
 def speak(error: BaseException, who: str = "dpadmm") -> None:
     if _debug:
         traceback.print_exception(error)
