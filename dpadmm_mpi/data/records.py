@@ -66,7 +66,7 @@ def checked(records: Any, cls: type[object], function: str) -> Records:
     if wrong:
         raise InputError(f"{place_of(cls)}: {function} must return Records(y=labels, X=matrix), but {wrong}")
     found: Records = records
-    return found if found.X is None else replace(found, X=found.X.astype(np.float64))
+    return found if found.X is None else replace(found, X=found.X.astype(np.float64))  # type: ignore[union-attr]  # CSR has it
 
 
 def _wrong_with(records: Any) -> str:
