@@ -6,6 +6,7 @@ class DpadmmError(Exception):
 
     exit_code = 1
     everywhere = False  # raised on every rank alike: rank 0 speaks for all, and nobody has to be stopped
+    told = False  # another rank has failed before and says why
 
 
 class InputError(DpadmmError):

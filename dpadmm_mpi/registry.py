@@ -6,13 +6,15 @@ it enters, in one sentence with file and line.
 
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import metadata
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar, get_origin
 
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import DpadmmError, InputError, RunError
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -69,11 +71,11 @@ class Registry(Generic[T]):
         if before is not None and _file_of(before) != _file_of(cls):
             raise InputError(f"{what}: the name is taken by {place_of(before)}; choose another one")
         if not is_inside(cls):
-            if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+            if missing := sorted(getattr(cls, "__abstractmethods__", ())) or _unset(cls):
                 raise InputError(f"{what}: it must define {', '.join(missing)}")
             if not (cls.__dict__.get("__doc__") or "").strip():
                 raise InputError(f"{what}: it needs a docstring, whose first line is what `dpadmm list` shows")
-            _refuse_signatures(cls, what)
+            _refuse_signatures(cls, f'{self.kind} "{name}"')
 
     def find(self, name: str) -> type[T] | None:
         """The class of a name; installed packages that bring extensions are looked at for an unknown one."""
@@ -94,6 +96,10 @@ class Registry(Generic[T]):
 
     def items(self) -> list[tuple[str, type[T]]]:
         return list(self._classes.items())
+
+    def replace_all(self, classes: list[tuple[str, type[T]]]) -> None:
+        """As `items` gave them before."""
+        self._classes = dict(classes)
 
     def name_of(self, cls: type[object]) -> str:
         """The name of a class, or of the nearest class above it that has one."""
@@ -130,6 +136,21 @@ def _file_of(cls: type[object]) -> str | None:
     return getattr(sys.modules.get(cls.__module__), "__file__", None)
 
 
+def own_behaviour(cls: type[object], behaviour: tuple[str, ...], claim: str = "") -> str:
+    """What a class from outside does otherwise than the one that makes the `claim`, in words; "" if nothing.
+
+    A claim, such as a privacy account, is about the behaviour of the class that makes it. A subclass that changes the
+    behaviour and inherits the claim has none.
+    """
+    for ancestor in cls.__mro__:
+        changed = [name for name in behaviour if name in vars(ancestor)]
+        if claim and claim in vars(ancestor):
+            break
+        if changed and not is_inside(ancestor):
+            return f"a {changed[0]} of its own ({place_of(ancestor)})"
+    return ""
+
+
 def first_line(cls: type[object]) -> str:
     """What a class is, in one line."""
     return (inspect.getdoc(cls) or "").strip().split("\n")[0]
@@ -147,8 +168,20 @@ def _refuse_signatures(cls: type[object], what: str) -> None:
         try:
             found.bind(*(_positional(wanted)), **dict.fromkeys(_keywords(wanted)))
         except TypeError:
-            line = function.__code__.co_firstlineno
-            raise InputError(f"{what}, line {line}: {name}{found} must take {name}{wanted}") from None
+            place = f"{_file_of(cls) or cls.__module__}, line {function.__code__.co_firstlineno}"
+            raise InputError(f"{place}: {what}: {name}{_bare(found)} must take {_bare(wanted)}") from None
+
+
+def _bare(signature: inspect.Signature) -> str:
+    """Its parameters without their types."""
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
+    return str(inspect.Signature(bare))
+
+
+def _unset(cls: type[object]) -> list[str]:
+    """Statements about itself that a class must make and does not."""
+    stated = {name: kind for base in cls.__mro__ for name, kind in vars(base).get("__annotations__", {}).items()}
+    return sorted(name for name, kind in stated.items() if get_origin(kind) is ClassVar and not hasattr(cls, name))
 
 
 def _positional(signature: inspect.Signature) -> list[None]:
@@ -179,6 +212,42 @@ def load_entry_points() -> None:
                 f"the extension {entry.name} = {entry.value} of an installed package cannot be loaded "
                 f"({type(error).__name__}: {error}); repair or uninstall it"
             ) from error
+
+
+@contextmanager
+def all_or_nothing() -> Iterator[None]:
+    """What entered the registries leaves them again if something is raised: a file that cannot be loaded leaves nothing."""
+    before = [(registry, registry.items()) for registry in REGISTRIES.values()]
+    try:
+        yield
+    except BaseException:
+        for registry, classes in before:
+            registry.replace_all(classes)
+        raise
+
+
+def blamed(error: BaseException) -> str | None:
+    """The line of an extension in which an error has come up, and what it is; None if it has not passed through any."""
+    registered = [cls for registry in REGISTRIES.values() for _, cls in registry.items()]
+    files = {file_of(cls) for cls in registered if not is_inside(cls)}
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename).resolve() in files:
+            words = str(error).strip().split("\n")[0]
+            return f"{frame.filename}, line {frame.lineno}: {type(error).__name__}: {words}"
+    return None
+
+
+@contextmanager
+def blaming() -> Iterator[None]:
+    """What an extension raises while running becomes an error that names its file and line."""
+    try:
+        yield
+    except DpadmmError:
+        raise
+    except Exception as error:
+        if (sentence := blamed(error)) is None:
+            raise
+        raise RunError(sentence) from error
 
 
 def file_of(cls: type[object]) -> Path | None:

@@ -4,21 +4,19 @@ import json
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, extension_option
+from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions
 from dpadmm_mpi.errors import InputError
 
 
 def _load(extensions: tuple[str, ...]) -> None:
     """All registries, with what extensions bring."""
     import importlib
-    from pathlib import Path
 
-    from dpadmm_mpi.config.extensions import load, paths_in
     from dpadmm_mpi.registry import load_entry_points
 
     for room in ("methods", "plots"):
         importlib.import_module(f"dpadmm_mpi.{room}")
-    load(paths_in(list(extensions), Path.cwd()))
+    load_extensions(extensions)
     load_entry_points()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from dpadmm_mpi.errors import DpadmmError, InputError
+from dpadmm_mpi.registry import blamed
 
 _debug = False
 
@@ -44,6 +45,13 @@ def log_to_stderr() -> None:
     logger.handlers = [_Notes()]
 
 
+def load_extensions(files: tuple[str, ...]) -> None:
+    """Of --extension, meant from the current folder."""
+    from dpadmm_mpi.config.extensions import load, paths_in
+
+    load(paths_in(list(files), Path.cwd()))
+
+
 def speak(error: BaseException, who: str = "dpadmm") -> None:
     if _debug:
         traceback.print_exception(error)
@@ -53,6 +61,8 @@ def speak(error: BaseException, who: str = "dpadmm") -> None:
         text = "interrupted; what was recorded so far is in the file"
     elif isinstance(error, MemoryError):
         text = "out of memory; use fewer ranks on this machine, or fewer records"
+    elif (where := blamed(error)) is not None:
+        text = where
     else:
         text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
     print(f"{who}: {text}", file=sys.stderr, flush=True)

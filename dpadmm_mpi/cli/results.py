@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, result_files
+from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, result_files
 from dpadmm_mpi.errors import InputError
 
 
@@ -47,8 +47,11 @@ def show(files: tuple[Path, ...], form: str | None) -> int:
 @click.option("--kind", default="overview", metavar="KIND", help="What to draw. Default: overview.")
 @click.option("--account", metavar="NAME", help="One privacy account, as in --account epsilon. Default: all, or the first.")
 @click.option("--bars", is_flag=True, help="The range over the runs as bars, not as a band.")
+@extension_option
 @debug_option
-def plot(files: tuple[Path, ...], output: Path | None, kind: str, account: str | None, bars: bool) -> int:
+def plot(
+    files: tuple[Path, ...], output: Path | None, kind: str, account: str | None, bars: bool, extensions: tuple[str, ...]
+) -> int:
     """Draw FILE... (or folders of them); several files are compared. The mean over the runs is a line, their range a band.
 
     \b
@@ -62,6 +65,7 @@ def plot(files: tuple[Path, ...], output: Path | None, kind: str, account: str |
       tradeoff        loss and test error at the end against privacy, a point per file
       nodes           how far the nodes are apart, loss and privacy of each
       network         the network with each node's loss, or with --account its privacy
+      NAME            any measurement in the files, by its name; kinds of your own come with --extension
 
     \b
     dpadmm plot quickstart.h5
@@ -70,6 +74,7 @@ def plot(files: tuple[Path, ...], output: Path | None, kind: str, account: str |
     from dpadmm_mpi.plots import draw
     from dpadmm_mpi.storage.result import load_all
 
+    load_extensions(extensions)
     target = output or _beside(files[0], ".png" if kind == "overview" else f"-{kind}.png")
     draw(load_all(files), target, kind, account, bars)
     print(f"written: {target}")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dpadmm_mpi.config.options import Options, names_in
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.registry import file_of, is_inside, place_of
+from dpadmm_mpi.registry import all_or_nothing, file_of, is_inside, place_of
 
 _PREFIX = "dpadmm_extension_"
 
@@ -56,9 +56,15 @@ def _load(extension: Extension) -> Extension:
             "it, or run the configuration anew"
         )
     name = f"{_PREFIX}{path.stem}_{digest[:12]}"
-    if name not in sys.modules:
+    if name not in sys.modules and not _is_imported(path):
         _import(name, path)
     return Extension(str(path), digest)
+
+
+def _is_imported(path: Path) -> bool:
+    """Whether the file is a module under a name of its own, or the program: its classes have entered already."""
+    loaded = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
+    return any(file == str(path) for name, file in loaded if not name.startswith(_PREFIX))
 
 
 def _import(name: str, path: Path) -> None:
@@ -69,14 +75,15 @@ def _import(name: str, path: Path) -> None:
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))  # so that it can import what lies beside it
     try:
-        spec.loader.exec_module(module)
+        with all_or_nothing():
+            spec.loader.exec_module(module)
     except InputError:
         del sys.modules[name]
         raise
     except SyntaxError as error:
         del sys.modules[name]
         raise InputError(f"{error.filename or path}, line {error.lineno}: {error.msg}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         where = f", line {lines[-1]}" if lines else ""

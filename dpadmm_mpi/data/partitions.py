@@ -1,12 +1,12 @@
 """How records are spread: which are for training, how many each node gets, and which ones."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dpadmm_mpi.config.options import Count, Options, Positive, Probability
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.registry import Registry
+from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generator
 from dpadmm_mpi.types import Array, Ints
 
@@ -112,7 +112,17 @@ class Division(NamedTuple):
         """Training records per node."""
         if records < nodes and not self.split.fixed_total:
             raise InputError(f"data: {records} training records leave some of the {nodes} nodes without any; use fewer nodes")
-        return self.split.shard_sizes(records, nodes, generator(seed, Purpose.SPLIT))
+        return self._checked_sizes(self.split.shard_sizes(records, nodes, generator(seed, Purpose.SPLIT)), records, nodes)
+
+    def _checked_sizes(self, sizes: Any, records: int, nodes: int) -> Ints:
+        if not is_inside(type(self.split)):
+            sizes = np.asarray(sizes)
+            if sizes.shape != (nodes,) or sizes.dtype.kind not in "iu" or sizes.min() < 1 or sizes.sum() != records:
+                raise InputError(
+                    f"{place_of(type(self.split))}: shard_sizes must return {nodes} whole numbers above 0 that add up to "
+                    f"{records}; found {sizes.tolist()}"
+                )
+        return np.asarray(sizes, dtype=np.int64)
 
     def deal(self, labels: Array, nodes: int, seed: int, given: int | None = None) -> tuple[Ints, Ints]:
         """(node_of_record, sizes) for records with these labels: a random training set, spread over the nodes.
@@ -126,10 +136,13 @@ class Division(NamedTuple):
             train = rng.permutation(len(labels))[: self.training(len(labels))]
         sizes = self.sizes(len(train), nodes, seed)
         node_of_record = np.full(len(labels), TEST, dtype=np.int64)
-        node_of_record[train] = self._checked(self.split.deal(labels[train], sizes), sizes)
+        node_of_record[train] = self._checked(np.asarray(self.split.deal(labels[train], sizes)), sizes)
         return node_of_record, sizes
 
     def _checked(self, node_of: Ints, sizes: Ints) -> Ints:
+        total = int(sizes.sum())
+        if node_of.shape != (total,) or node_of.dtype.kind not in "iu" or node_of.min() < 0 or node_of.max() >= len(sizes):
+            raise InputError(f"{place_of(type(self.split))}: deal must return the number of a node for each of {total} records")
         counts = np.bincount(node_of, minlength=len(sizes))
         if not np.array_equal(counts, sizes):
             name = partitions.name_of(type(self.split))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpadmm_mpi.data.cache import cache_folder
-from dpadmm_mpi.data.records import Records
+from dpadmm_mpi.data.records import Records, checked
 from dpadmm_mpi.data.steps import Step, preprocess
 from dpadmm_mpi.data.store import Store, open_store, write_store
 from dpadmm_mpi.errors import InputError, RunError
@@ -64,7 +64,7 @@ def ensure_store(source: Preparable) -> Store:
 
 
 def prepare(source: Preparable, files: dict[str, Path], folder: Path) -> Store:
-    records, steps = preprocess(source.read(files), source.preprocessing)
+    records, steps = preprocess(checked(source.read(files), type(source), "read"), source.preprocessing)
     _refuse_non_finite(records, files)
     digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
     return write_store(folder, records, steps, digests)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.registry import is_inside, place_of
 from dpadmm_mpi.types import Bools, Matrix
 
 
@@ -54,6 +55,34 @@ class Records:
             columns=tuple(replace(column, values=column.values[rows]) for column in self.columns),
             training=None if self.training is None else int(rows[: self.training].sum()),
         )
+
+
+def checked(records: Any, cls: type[object], function: str) -> Records:
+    """What a class from outside calls records; InputError with its place where they are none."""
+    if is_inside(cls):
+        assert isinstance(records, Records)
+        return records
+    wrong = _wrong_with(records)
+    if wrong:
+        raise InputError(f"{place_of(cls)}: {function} must return Records(y=labels, X=matrix), but {wrong}")
+    found: Records = records
+    return found if found.X is None else replace(found, X=found.X.astype(np.float64))  # type: ignore[union-attr]  # CSR has it
+
+
+def _wrong_with(records: Any) -> str:
+    if not isinstance(records, Records):
+        return f"it returns {type(records).__name__}"
+    if not isinstance(records.y, np.ndarray) or records.y.ndim != 1 or not len(records.y):
+        return "y is not an array of labels, one for each record"
+    if records.X is None:
+        lengths = sorted({len(column.values) for column in records.columns})
+        return "" if lengths == [len(records.y)] else f"there are {len(records.y)} labels, and columns of {lengths} values"
+    shape, dtype = getattr(records.X, "shape", None), getattr(records.X, "dtype", None)
+    if shape is None or dtype is None or len(shape) != 2 or dtype.kind not in "fiub":
+        return "X is not a matrix of numbers, (records, features), dense or scipy CSR"
+    if not isinstance(records.X, np.ndarray) and getattr(records.X, "format", "") != "csr":
+        return "X is neither a numpy array nor a scipy matrix in CSR format"
+    return "" if shape[0] == len(records.y) and shape[1] else f"X has the shape {shape}, and y {len(records.y)} labels"
 
 
 def as_matrix(records: Records) -> Records:

@@ -13,12 +13,12 @@ from dpadmm_mpi.config.extensions import used_by
 from dpadmm_mpi.config.options import Choice, Choices, Count, FilePath, Fraction, Options, to_table
 from dpadmm_mpi.data.dataset import Dataset, StoredDataset, SyntheticDataset, SyntheticLoader, synthetic_positives
 from dpadmm_mpi.data.partitions import Division, Even, Partition, partitions
-from dpadmm_mpi.data.records import Records
+from dpadmm_mpi.data.records import Records, checked
 from dpadmm_mpi.data.shard import NORM_SLACK
 from dpadmm_mpi.data.steps import Step, steps
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.registry import Registry, file_of
+from dpadmm_mpi.registry import Registry, file_of, is_inside, place_of
 
 sources = Registry["Source"]("source", "sources")
 
@@ -148,10 +148,10 @@ class FileSource(StoredSource, kw_only=True):
         from dpadmm_mpi.data.records import concatenate
 
         paths = list(files.values())
-        records = self.read_file(paths[0], None)
+        records = checked(self.read_file(paths[0], None), type(self), "read_file")
         if len(paths) > 1:
             width = None if records.X is None else int(records.X.shape[1])
-            records = concatenate(records, self.read_file(paths[1], width))
+            records = concatenate(records, checked(self.read_file(paths[1], width), type(self), "read_file"))
         return with_signs(records, self.positive, " and ".join(map(str, paths)))
 
 
@@ -213,4 +213,18 @@ class Data(Options):
             raise InputError(f"data.sizes: they add up to {total}, but data.train = {self.train}; make them agree")
 
     def dataset(self, nodes: int, seed: int) -> Dataset[Any]:
-        return self.source.dataset(Division(self.train, self.split), nodes, seed)
+        return _checked(self.source, self.source.dataset(Division(self.train, self.split), nodes, seed), nodes)
+
+
+def _checked(source: Source, dataset: Any, nodes: int) -> Dataset[Any]:
+    """What a source from outside calls its records."""
+    if not is_inside(type(source)):
+        needed = ("sizes", "features", "loader", "address", "sample", "test", "node_of_record", "description", "feature_names")
+        lacking = [name for name in needed if not hasattr(dataset, name)]
+        if lacking or len(dataset.sizes) != nodes:
+            wrong = f"lacks {', '.join(lacking)}" if lacking else f"is about {len(dataset.sizes)}"
+            raise InputError(
+                f"{place_of(type(source))}: dataset must return a Dataset of {nodes} nodes, but what it returns {wrong}"
+            )
+    found: Dataset[Any] = dataset
+    return found

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from dpadmm_mpi.config.options import Options
-from dpadmm_mpi.data.records import Records, as_matrix
+from dpadmm_mpi.data.records import Records, as_matrix, checked
 from dpadmm_mpi.data.shard import row_norms
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.registry import Registry
+from dpadmm_mpi.registry import Registry, place_of
 from dpadmm_mpi.types import Array
 
 steps = Registry["Step"]("preprocessing step", "steps")
@@ -103,7 +103,10 @@ def preprocess(records: Records, wanted: Sequence[Step]) -> tuple[Records, list[
     """The steps in the given order, then a matrix; with what each did."""
     done = []
     for step in wanted:
-        records, words = step.apply(records)
+        applied = step.apply(records)
+        if not isinstance(applied, tuple) or len(applied) != 2:
+            raise InputError(f"{place_of(type(step))}: apply must return two things: the records, and what was done, in words")
+        records, words = checked(applied[0], type(step), "apply"), applied[1]
         done.append(f"{steps.name_of(type(step))}: {words}")
     return as_matrix(records), done
 

@@ -196,7 +196,7 @@ class _Work:
         return self._pass() + self._pass(from_memory=False) + self.B * self.machine.record
 
     def _evaluation(self) -> Array:
-        """One step of quasinewton.py, with two products with Q; the line search has some more vectors of B numbers."""
+        """One step of quasi_newton.py, with two products with Q; the line search has some more vectors of B numbers."""
         m = self.machine
         calls = (CALLS_EVALUATION / self.together + CALLS_PRODUCTS) * self.shared_call
         return self._gradient() + 2.0 * self.B * m.record + 2.0 * self.d**2 * m.dense + calls
@@ -208,7 +208,7 @@ class _Work:
         return np.where(self.sparse, by_columns, weighted)
 
     def _solve(self) -> Array:
-        """An exact argmin, by batch.py, quasinewton.py or newton.py; only the second solves runs side by side."""
+        """An exact argmin, by batched.py, quasi_newton.py or newton.py; only the second solves runs side by side."""
         one_by_one = np.where(self.small, self.alone._small_solve(), self.alone._newton_solve())
         evaluations = EVALUATIONS if self.noisy else QUIET_EVALUATIONS
         return np.where(self.kept, evaluations * self._evaluation(), one_by_one)

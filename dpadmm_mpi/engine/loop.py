@@ -18,6 +18,7 @@ from dpadmm_mpi.parallel.collective import agree, on_root
 from dpadmm_mpi.parallel.owners import assign_owners
 from dpadmm_mpi.parallel.transport import Transport
 from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.registry import blaming
 from dpadmm_mpi.storage.run_status import noting_failure
 from dpadmm_mpi.types import Array, Ints
 
@@ -86,16 +87,16 @@ def execute(
         addresses = transport.deal(owner[: plan.nodes], address)
         problems = agree(transport, lambda: _load_problems(plan, loader, addresses))
         hosts = transport.gather_objects(platform.node())
-        simulation = Simulation(transport, plan, owner, problems)
+        simulation = agree(transport, lambda: Simulation(transport, plan, owner, problems))
         agree(transport, simulation.refuse_unreleased)
         recorder = agree(transport, lambda: _open_log(output, simulation, dataset, hosts, manner.force, resume=resume))
         meetings = None if output is None else Meetings(transport, config.record.checkpoint, stopper)
         if recorder is None or dataset is None:
-            with noting_failure(output):
+            with noting_failure(output), blaming():
                 simulation.simulate(None, Silent(), meetings)
             return None
         try:
-            with noting_failure(output):
+            with noting_failure(output), blaming():
                 observer.begin(plan)
                 simulation.measures.test = dataset.test()
                 simulation.simulate(recorder, observer, meetings)

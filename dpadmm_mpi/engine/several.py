@@ -80,7 +80,7 @@ class Crew:
                 result = execute(job.config, group, job.path, observer, manner=self.manner, stopper=self.stopper)
             except DpadmmError as error:
                 sentence = type(error)(f'variant "{job.config.name}": {error}' if named else str(error))
-                sentence.__cause__ = error
+                sentence.__cause__, sentence.told = error, error.told
                 if group.size > 1 and not error.everywhere:
                     raise sentence from error
                 if isinstance(error, Stopped):

@@ -26,12 +26,12 @@ from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
 from dpadmm_mpi.networks.topology import Topology
-from dpadmm_mpi.privacy.account import Account, accounts_of
+from dpadmm_mpi.privacy.account import Account, accounts_of, checked
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants, losses
 from dpadmm_mpi.problems.objective import NodeProblem
-from dpadmm_mpi.registry import Registry, is_inside, place_of
+from dpadmm_mpi.registry import Registry, own_behaviour, place_of
 from dpadmm_mpi.types import Array, Ints, Matrix
 
 SIDE_BY_SIDE = 16  # runs at most: more would hardly make a pass over the records cheaper for each
@@ -81,13 +81,8 @@ class Method(Options):
 
     def own_step(self, unless: str = "") -> str:
         """A step that a class from outside defines anew, in words; "" if none does, or only above one that defines `unless`."""
-        for cls in type(self).__mro__:
-            own = [name for name in (*self.steps, "plan") if name in vars(cls)]
-            if unless and unless in vars(cls):
-                break
-            if own and not is_inside(cls):
-                return f"{methods.name_of(type(self))} has a {own[0]} of its own ({place_of(cls)})"
-        return ""
+        own = own_behaviour(type(self), (*self.steps, "plan"), unless)
+        return f"{methods.name_of(type(self))} has {own}" if own else ""
 
     def unaccounted(self) -> str:
         """Why the inherited accounts say nothing about this class; "" if they do."""
@@ -307,7 +302,9 @@ class Plan(ABC, Generic[S]):
     @cached_property
     def accounts(self) -> Sequence[Account]:
         """The privacy accounts; computed when somebody asks: rank 0 for the record, nobody else."""
-        return self.config.method.accounts(self.releases, self.config.privacy.delta)
+        method, shape = self.config.method, (self.releases.iterations + 1, self.releases.nodes)
+        found = method.accounts(self.releases, self.config.privacy.delta)
+        return tuple(checked(account, type(method), "accounts", shape) for account in found)
 
     @property
     @abstractmethod

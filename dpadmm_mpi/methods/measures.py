@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dpadmm_mpi.data.dataset import TestSet
+from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.metrics import Metric, NodeMetric, Observation, Optimum, metrics
 from dpadmm_mpi.methods.nodes import State
 from dpadmm_mpi.problems.objective import NodeProblem
-from dpadmm_mpi.registry import first_line
+from dpadmm_mpi.registry import first_line, is_inside, place_of
 from dpadmm_mpi.types import Array, Ints
 
 S = TypeVar("S", bound=State)
@@ -114,7 +115,10 @@ class Measures(ABC, Generic[S]):
         if self._at_nodes:
             points = self.points(state, shared)
             for metric in self._at_nodes:
-                numbers = [metric.at_node(problem, points[:, k]) for k, problem in enumerate(self.problems)]
+                numbers = [
+                    _checked(metric, "at_node", metric.at_node(problem, points[:, k]), (len(points),))
+                    for k, problem in enumerate(self.problems)
+                ]
                 values[_column(metric)] = np.array(numbers).reshape(len(self.problems), len(points)).T[..., None]
         return self.columns.pack(values)
 
@@ -142,7 +146,11 @@ class Measures(ABC, Generic[S]):
         if self._at_nodes:
             at_nodes = {metrics.name_of(type(metric)): numbers[_column(metric)] for metric in self._at_nodes}
             seen = _with(seen, at_nodes)
-        return {name: metric.value(seen) for name, metric in self.recorded.items()} | self.trajectory(numbers, state)
+        made = {
+            name: _checked(metric, "value", metric.value(seen), rows.shape[: 2 if metric.per_node else 1])
+            for name, metric in self.recorded.items()
+        }
+        return made | self.trajectory(numbers, state)
 
     @abstractmethod
     def final(self, state: Mapping[str, Array]) -> dict[str, Array]:
@@ -151,6 +159,20 @@ class Measures(ABC, Generic[S]):
 
 def _column(metric: Metric) -> str:
     return f"metric {metrics.name_of(type(metric))}"
+
+
+def _checked(metric: Metric, function: str, numbers: Any, shape: tuple[int, ...]) -> Array:
+    """What a metric from outside has measured."""
+    if is_inside(type(metric)):
+        return numbers
+    found = np.asarray(numbers)
+    if found.shape != shape or found.dtype.kind not in "fiub":
+        what = "a number for each run and node" if len(shape) == 2 else "a number for each run"
+        raise InputError(
+            f"{place_of(type(metric))}: {function} must return {what}, an array of shape {shape}; found {found.dtype} of shape "
+            f"{found.shape}"
+        )
+    return found.astype(np.float64)
 
 
 def _with(seen: Observation, at_nodes: Mapping[str, Array]) -> Observation:

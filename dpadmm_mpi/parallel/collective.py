@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from dpadmm_mpi.errors import DpadmmError
+from dpadmm_mpi.errors import DpadmmError, InputError
 from dpadmm_mpi.parallel.transport import INTERRUPTED, Transport
+from dpadmm_mpi.registry import blamed
 
 T = TypeVar("T")
 
@@ -16,8 +17,8 @@ def on_root(transport: Transport, make: Callable[[], T]) -> T:
     if transport.rank == 0:
         try:
             outcome = (True, make())
-        except DpadmmError as error:
-            outcome = (False, error)
+        except Exception as error:
+            outcome = (False, _sentence(error))
     else:
         outcome = (False, None)
     succeeded, value = transport.broadcast(outcome)
@@ -31,8 +32,8 @@ def agree(transport: Transport, make: Callable[[], T]) -> T:
     value, error = None, None
     try:
         value = make()
-    except DpadmmError as caught:
-        error = caught
+    except Exception as caught:
+        error = _sentence(caught)
     for failure in transport.gather_objects(error):
         if failure is not None:
             raise _everywhere(failure)
@@ -47,10 +48,22 @@ def guard(transport: Transport, speak: Callable[[BaseException], None]) -> Itera
     except BaseException as error:
         alone = not (isinstance(error, DpadmmError) and error.everywhere)
         if transport.size > 1 and alone:
-            speak(error)
+            if not getattr(error, "told", False):
+                speak(error)
             interrupted = isinstance(error, KeyboardInterrupt)
             transport.abort(error.exit_code if isinstance(error, DpadmmError) else INTERRUPTED if interrupted else 1)
         raise
+
+
+def _sentence(error: Exception) -> DpadmmError:
+    """An error that can be shared: one of ours, or one that has come up in an extension; any other is raised as it is."""
+    if isinstance(error, DpadmmError):
+        return error
+    if (words := blamed(error)) is None:
+        raise error
+    sentence = InputError(words)
+    sentence.__cause__ = error
+    return sentence
 
 
 def _everywhere(error: DpadmmError) -> DpadmmError:

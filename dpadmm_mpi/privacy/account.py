@@ -10,7 +10,7 @@ import numpy as np
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.privacy.releases import Releases
-from dpadmm_mpi.registry import Registry
+from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.types import Array
 
 R = TypeVar("R", bound=Releases)
@@ -74,8 +74,22 @@ def accounts_of(releases: Releases, delta: float) -> Sequence[Account]:
             account = Account(name, kind.label, nothing, releases.unaccounted, False, "-")
         else:
             account = kind.compute(releases, delta)
-        found.append(account)
+        found.append(checked(account, type(kind), "compute", (releases.iterations + 1, releases.nodes)))
     return tuple(found)
+
+
+def checked(account: Any, cls: type[object], function: str, shape: tuple[int, int]) -> Account:
+    """What a class from outside calls an account."""
+    if not is_inside(cls):
+        if not isinstance(account, Account):
+            raise InputError(f"{place_of(cls)}: {function} must return an Account; found {type(account).__name__}")
+        if np.shape(account.node_values) != shape:
+            raise InputError(
+                f"{place_of(cls)}: node_values of the account {account.name} must have the shape {shape}, one more than the "
+                f"iterations, and nodes; found {np.shape(account.node_values)}"
+            )
+    found: Account = account
+    return found
 
 
 def calibrate(releases: R, target: float, account: str, delta: float) -> R:

@@ -5,15 +5,16 @@ Where the noise enters is another choice: perturbations.py.
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.config.schedules import Schedule
+from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.privacy.gamma_noise import composed_epsilon, moment_epsilon
 from dpadmm_mpi.problems.newton import norms
-from dpadmm_mpi.registry import Registry
+from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generators
 from dpadmm_mpi.types import Array, Ints
 
@@ -47,7 +48,7 @@ class Noise(Options):
         """One vector of unit size from each generator, (count, features); each is gone when the next one comes."""
         unit = np.empty((count, features))
         for k, rng in enumerate(rngs):
-            unit[k] = self.sample(rng, features)
+            unit[k] = _checked(self, "sample", self.sample(rng, features), (features,))
         return unit
 
     @abstractmethod
@@ -116,4 +117,15 @@ def draw(noise: Noise, seed: int, runs: range, nodes: Ints, iteration: int, para
     """e_i(t), (runs, nodes, d), each from its own address."""
     rngs = generators(seed, Purpose.NOISE, runs, nodes, iteration)
     unit = noise.samples(rngs, len(runs) * len(nodes), features)
-    return noise.scaled(unit.reshape(len(runs), len(nodes), features), parameter)
+    unit = unit.reshape(len(runs), len(nodes), features)
+    return _checked(noise, "scaled", noise.scaled(unit, parameter), unit.shape)
+
+
+def _checked(noise: Noise, function: str, vectors: Any, shape: tuple[int, ...]) -> Array:
+    """What a noise from outside has drawn."""
+    if not is_inside(type(noise)):
+        found = np.asarray(vectors)
+        if found.shape != shape or found.dtype.kind not in "fiu":
+            raise InputError(f"{place_of(type(noise))}: {function} must return numbers of shape {shape}; found {found.shape}")
+    drawn: Array = vectors
+    return drawn

@@ -4,7 +4,7 @@ A node keeps one factorised Hessian, that of O_i near its own minimum: a functio
 depends on its arguments and on nothing that went before, on every layout and after every restart. Q diag(lambda) Q' makes any
 quadratic term free: (H + mu I)^-1 g takes two products with Q. BFGS pairs correct for the distance between the two points.
 
-Solves go side by side, one in each row: several runs of one node, or one run of several nodes (sidebyside.py).
+Solves go side by side, one in each row: several runs of one node, or one run of several nodes (side_by_side.py).
 """
 
 from collections.abc import Callable, Sequence

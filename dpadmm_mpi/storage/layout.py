@@ -28,7 +28,7 @@ from dpadmm_mpi.types import Ints
 
 Shapes = dict[str, tuple[int, ...]]  # of the fields of a state, all places
 
-FORMAT_VERSION = 2  # 2: title, units, scale and column of what was measured; column and line of the accounts; extensions
+FORMAT_VERSION = 2  # 2: title, units, scale, column, lower_is_better of measurements; title, column of accounts; extensions
 _OVERHEAD = 200_000  # bytes for names, attributes and HDF5's own tables
 _DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx")
 

@@ -3,10 +3,10 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from dpadmm_mpi.errors import Stopped
+from dpadmm_mpi.errors import DpadmmError, Stopped
 from dpadmm_mpi.storage.checkpoint import restart_folder
 
 
@@ -29,13 +29,22 @@ def is_locked(log: Path) -> bool | None:
 
 @contextmanager
 def noting_failure(log: Path | None) -> Iterator[None]:
-    """Leave the sentence of a failure where `failure` finds it, on whichever rank it is; a stop is none."""
+    """Leave the sentence of a failure where `failure` finds it, on whichever rank it is; a stop is none.
+
+    Of several ranks that fail at once, the first one says why.
+    """
     try:
         yield
     except Exception as error:
         if log is not None and not isinstance(error, Stopped):
-            with suppress(OSError):  # a disk without room even for that
-                (restart_folder(log) / "failed").write_text(str(error))
+            try:
+                with (restart_folder(log) / "failed").open("x") as file:
+                    file.write(str(error))
+            except FileExistsError:
+                if isinstance(error, DpadmmError):
+                    error.told = True
+            except OSError:  # a disk without room even for that
+                pass
         raise
 
 

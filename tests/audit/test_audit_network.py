@@ -5,14 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import METHODS, command, run
+from support import NETWORK_METHODS, command, result_of
 
 from dpadmm_mpi.methods.decentralised import accounts as privacy
 from dpadmm_mpi.methods.decentralised import algorithm as decentralised
 from dpadmm_mpi.methods.decentralised.audit import audit, read_transcript
 from dpadmm_mpi.types import Array
-
-PRIVATE = ("dual", "penalty", "objective", "primal")
 
 
 def small(method: str, perturbation: str, runs: int = 200, features: int = 1, **sections: Any):
@@ -33,10 +31,10 @@ def small(method: str, perturbation: str, runs: int = 200, features: int = 1, **
 
 
 @pytest.mark.parametrize("perturbation", PRIVATE)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", NETWORK_METHODS)
 def test_two_hundred_runs_of_everything(tmp_path: Path, method: str, perturbation: str) -> None:
     """No finding: no loss above the pure bounds, the distribution fits epsilon; and the worst loss is within a factor of 3."""
-    run(small(method, perturbation), tmp_path / "o.h5")
+    result_of(small(method, perturbation), tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", candidates=3)
     assert report.findings == []
     bound = report.result["privacy/node_bound"][-1]
@@ -48,7 +46,7 @@ def test_more_dimensions_lose_less(tmp_path: Path) -> None:
     """In many dimensions the noise rarely points along a record: realised losses stay near epsilon, far from the pure bound."""
     ratios = []
     for d in (1, 20):
-        run(small("r-admm", "objective", features=d), tmp_path / f"{d}.h5")
+        result_of(small("r-admm", "objective", features=d), tmp_path / f"{d}.h5")
         report = audit(tmp_path / f"{d}.h5", candidates=3)
         assert report.findings == []
         ratios.append((report.worst / report.result["privacy/node_bound"][-1]).max())
@@ -58,7 +56,7 @@ def test_more_dimensions_lose_less(tmp_path: Path) -> None:
 def test_loss_of_one_step_by_hand(tmp_path: Path) -> None:
     """One data step, d = 1, logistic: noise and both densities written out."""
     raw = small("admm", "objective", runs=5, problem={"loss": "logistic"}) | {"iterations": 1}
-    run(raw, tmp_path / "o.h5")
+    result_of(raw, tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", node=1, record=2)
     view = read_transcript(tmp_path / "o.h5").view(1)
     z = view.rows[:, 0]
@@ -118,7 +116,7 @@ def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     perturbation = "primal" if "bound" in fault else "objective"
     method = "m-admm" if "reused" in fault else "r-admm"
     planted(monkeypatch, fault)
-    run(small(method, perturbation), tmp_path / "o.h5")
+    result_of(small(method, perturbation), tmp_path / "o.h5")
     monkeypatch.undo()
     findings = audit(tmp_path / "o.h5", candidates=3).findings
     assert any(FAULTS[fault] in finding for finding in findings), findings
@@ -126,14 +124,14 @@ def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_loss_that_does_not_fit_delta_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An epsilon that is far too small, as a wrong account would give: too many runs lie above it."""
-    run(small("r-admm", "primal"), tmp_path / "o.h5")
+    result_of(small("r-admm", "primal"), tmp_path / "o.h5")
     account = privacy.epsilon
     monkeypatch.setattr(privacy, "epsilon", lambda r, delta: account(r, delta) * 0.1 - 0.5)
     assert any("incompatible" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
 
 
 def test_audit_command(tmp_path: Path) -> None:
-    run(small("r-admm", "objective", runs=20), tmp_path / "o.h5")
+    result_of(small("r-admm", "objective", runs=20), tmp_path / "o.h5")
     process = command("audit", tmp_path / "o.h5", "--candidates", 3, "-o", tmp_path / "a.png")
     assert process.returncode == 0, process.stderr
     assert "nothing found against the accounts" in process.stdout
@@ -148,15 +146,15 @@ def test_audit_command(tmp_path: Path) -> None:
         assert (refused.returncode, sentence in refused.stderr) == (2, True)
     plain = small("r-admm", "objective", runs=2, privacy={"perturbation": "none"})
     del plain["privacy"]["alpha"]
-    run(plain, tmp_path / "plain.h5")
+    result_of(plain, tmp_path / "plain.h5")
     assert "nothing to audit" in command("audit", tmp_path / "plain.h5").stderr
-    run(small("r-admm", "objective", runs=2, record={"trajectory": False}), tmp_path / "none.h5")
+    result_of(small("r-admm", "objective", runs=2, record={"trajectory": False}), tmp_path / "none.h5")
     assert "holds no trajectory" in command("audit", tmp_path / "none.h5").stderr
 
 
 def test_audit_command_says_1_for_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, "noise with alpha twice as large")
-    run(small("r-admm", "objective"), tmp_path / "o.h5")
+    result_of(small("r-admm", "objective"), tmp_path / "o.h5")
     monkeypatch.undo()
     process = command("audit", tmp_path / "o.h5", "--candidates", 2)
     assert process.returncode == 1

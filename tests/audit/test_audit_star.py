@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from oracles.star import Provider, inner_path
 from scipy import stats
-from support import command, planned, run, shard_of
+from support import command, planned, result_of, shard_of
 
 from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.methods.star import accounts as theory
@@ -39,7 +39,7 @@ def small(runs: int = 200, features: int = 1, noise_std: float = 6.0, **sections
 @pytest.mark.parametrize(("averaging", "features"), [("uniform", 1), ("extrapolated", 6)])
 def test_two_hundred_sound_runs_pass(tmp_path: Path, averaging: str, features: int) -> None:
     """No finding; and the losses are real: some run loses more than a tenth of the sound epsilon at delta = 0.1."""
-    run(small(features=features, algorithm={"averaging": averaging}), tmp_path / "o.h5")
+    result_of(small(features=features, algorithm={"averaging": averaging}), tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", candidates=3)
     assert report.findings == []
     plan, _ = make_plan(configfile.load(tmp_path / "o.h5").configs[0])
@@ -49,7 +49,7 @@ def test_two_hundred_sound_runs_pass(tmp_path: Path, averaging: str, features: i
 def test_loss_by_hand(tmp_path: Path) -> None:
     """Every inner step of a run by an implementation of its own: each density a sum over the records, written out."""
     raw = small(runs=2, features=2, noise_std=1.5, problem={"loss": "logistic"})
-    result = run(raw, tmp_path / "o.h5")
+    result = result_of(raw, tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", node=1, record=3)
     shard = shard_of(planned(raw)[1], 1)
     own = Provider(shard.X, shard.y)
@@ -99,7 +99,7 @@ FAULTS = {"half the noise": "not Gaussian of the claimed size", "noise reused in
 def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """By what the noise is, where the program that audits has the fault too; otherwise the record does not fit the replay."""
     planted(monkeypatch, fault)
-    run(small(runs=40, features=3), tmp_path / "o.h5")
+    result_of(small(runs=40, features=3), tmp_path / "o.h5")
     findings = audit(tmp_path / "o.h5", candidates=2).findings
     assert any(FAULTS[fault] in finding for finding in findings), findings
     monkeypatch.undo()
@@ -109,18 +109,18 @@ def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_an_account_that_is_far_too_small_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many runs lie above it. The sound one is about six times the worst loss here; this one is thirty times smaller."""
-    run(small(), tmp_path / "o.h5")
+    result_of(small(), tmp_path / "o.h5")
     account = theory.sound_epsilon
     monkeypatch.setattr(theory, "sound_epsilon", lambda r, delta: account(r, delta) / 30)
     assert any("incompatible" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
 
 
 def test_audit_command(tmp_path: Path) -> None:
-    run(small(runs=10), tmp_path / "o.h5")
+    result_of(small(runs=10), tmp_path / "o.h5")
     process = command("audit", tmp_path / "o.h5", "--candidates", 2)
     assert process.returncode == 0, process.stderr
     assert "epsilon sound" in process.stdout
     assert "nothing found against the accounts" in process.stdout
     plain = small(runs=1) | {"privacy": {"perturbation": "none"}}
-    run(plain, tmp_path / "plain.h5")
+    result_of(plain, tmp_path / "plain.h5")
     assert "nothing to audit" in command("audit", tmp_path / "plain.h5").stderr

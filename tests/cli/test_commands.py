@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from support import MakeConfig, WriteToml, command, run, sentences
+from support import MakeConfig, WriteToml, command, result_of, sentences
 
 import dpadmm_mpi
 from dpadmm_mpi.storage import experiments as configfile
@@ -16,8 +16,8 @@ TOP = Path(__file__).parents[2]
 
 @pytest.fixture
 def two_files(config: MakeConfig, tmp_path: Path):
-    run(config("mr-admm", "objective", runs=2), tmp_path / "private.h5")
-    run(config("admm"), tmp_path / "plain.h5")
+    result_of(config("mr-admm", "objective", runs=2), tmp_path / "private.h5")
+    result_of(config("admm"), tmp_path / "plain.h5")
     return tmp_path / "private.h5", tmp_path / "plain.h5"
 
 

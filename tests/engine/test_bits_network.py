@@ -5,7 +5,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from support import METHODS, PERTURBATIONS, command
+from support import NETWORK_METHODS, PERTURBATIONS, command
 
 SOURCES = ("synthetic", "npz", "libsvm")
 
@@ -37,7 +37,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory):
         "libsvm": common | {"source": "libsvm", "path": "records.svm", "features": 7},
     }
     variants = []
-    for method in METHODS:
+    for method in NETWORK_METHODS:
         for number, perturbation in enumerate(PERTURBATIONS):
             eta = 0.7 if method in ("admm", "r-admm") else [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
             if method == "mr-admm" and perturbation != "dual":
@@ -65,7 +65,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory):
     (folder / "everything.toml").write_text(tomli_w.dumps(raw))
     process = command("run", folder / "everything.toml", "-o", folder / "serial")
     assert process.returncode == 0, process.stderr
-    assert len(list((folder / "serial").iterdir())) == len(METHODS) * len(PERTURBATIONS)
+    assert len(list((folder / "serial").iterdir())) == len(NETWORK_METHODS) * len(PERTURBATIONS)
     return folder
 
 

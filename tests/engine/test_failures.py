@@ -89,7 +89,7 @@ def test_more_ranks_than_nodes(job: list[str]) -> None:
 
 
 def test_python_interface_under_mpi(config: MakeConfig, tmp_path: Path) -> None:
-    """run(comm=...): a failing rank ends the job; copies without a communicator are refused."""
+    """result_of(comm=...): a failing rank ends the job; copies without a communicator are refused."""
     program = tmp_path / "program.py"
     program.write_text(
         "import sys\n"
@@ -100,7 +100,7 @@ def test_python_interface_under_mpi(config: MakeConfig, tmp_path: Path) -> None:
         "if fault == 'raise' and MPI.COMM_WORLD.Get_rank() == 1:\n"
         "    decentralised.Decentralised.receive = None\n"
         "comm = None if fault == 'copies' else MPI.COMM_WORLD\n"
-        "result = run(raw, sys.argv[3], comm=comm)\n"
+        "result = result_of(raw, sys.argv[3], comm=comm)\n"
         "print('result' if result is not None else 'nothing')\n"
     )
     raw = repr(config("r-admm", "objective"))
@@ -109,7 +109,7 @@ def test_python_interface_under_mpi(config: MakeConfig, tmp_path: Path) -> None:
     assert command(raw, "raise", tmp_path / "b.h5", ranks=RANKS, program=program).returncode == 1
     copies = command(raw, "copies", tmp_path / "c.h5", ranks=RANKS, program=program)
     assert copies.returncode != 0
-    assert "call run(..., comm=MPI.COMM_WORLD)" in copies.stderr
+    assert "call result_of(..., comm=MPI.COMM_WORLD)" in copies.stderr
     assert not (tmp_path / "c.h5").exists()
 
 

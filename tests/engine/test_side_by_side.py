@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support import RESTARTS, MakeConfig, Raw, planned, run
+from support import RESTARTS, MakeConfig, Raw, planned, result_of
 
 from dpadmm_mpi.methods import base as plan
 from dpadmm_mpi.methods.base import SIDE_BY_SIDE
@@ -32,10 +32,10 @@ def test_large_states_and_large_shards_make_smaller_groups(config: MakeConfig, m
 def test_a_run_is_the_same_in_any_company(config: MakeConfig, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Alone, in pairs and all together: its own noise, its own start, the same numbers but for round-off."""
     raw = RESTARTS[name](config) | {"runs": 5, "iterations": 6}
-    together = run(raw)
+    together = result_of(raw)
     assert len({values.tobytes() for values in together["final/primal"]}) == 5
     for size in (1, 2):
         monkeypatch.setattr(plan, "SIDE_BY_SIDE", size)
-        apart = run(raw)
+        apart = result_of(raw)
         for measure in ("loss", "objective", "consensus_error", "test_error", "node_loss", "final/primal", "final/dual"):
             np.testing.assert_allclose(apart[measure], together[measure], rtol=1e-8, atol=1e-9)

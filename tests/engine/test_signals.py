@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import LAUNCHES, MPI_ENVIRONMENT, MakeConfig, WriteToml, command, run
+from support import LAUNCHES, MPI_ENVIRONMENT, MakeConfig, WriteToml, command, result_of
 
 from dpadmm_mpi import load
 from dpadmm_mpi.storage.checkpoint import restart_folder
@@ -126,5 +126,5 @@ def test_walltime_that_cannot_be_read(job: list[str]) -> None:
 def test_the_python_interface_leaves_signals_alone(config: MakeConfig, tmp_path: Path) -> None:
 
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)]
-    run(config(), tmp_path / "out.h5")
+    result_of(config(), tmp_path / "out.h5")
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)] == before

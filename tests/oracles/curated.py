@@ -4,13 +4,28 @@ Shares no code with the package. Noise vectors are handed in.
 """
 
 import warnings
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpadmm_mpi.types import Array
+from oracles.network import Array
 
 
-def gradient(x: Array, X: Array, y: Array):
+class Problem(NamedTuple):
+    """Records, the map and the constants of [C]."""
+
+    X: Array
+    y: Array
+    A: Array
+    kind: str  # l1 or l2
+    lambda1: float
+    rho: float
+    eta: float
+    gamma: float
+
+
+def gradient(x: Array, X: Array, y: Array) -> Array:
     """Of (1/n) sum log(1 + exp(-y x.l))."""
     total = np.zeros(len(x))
     for row, label in zip(X, y, strict=True):
@@ -18,30 +33,31 @@ def gradient(x: Array, X: Array, y: Array):
     return total / len(y)
 
 
-def shrink(v: Array, kind: str, lambda1, rho):
+def shrink(v: Array, p: Problem) -> Array:
     """argmin_w g(w) + (rho/2)(v - w)^2, entry by entry."""
-    if kind == "l2":
-        return rho * v / (rho + lambda1)
-    return np.array([0.0 if abs(a) <= lambda1 / rho else a - lambda1 / rho if a > 0 else a + lambda1 / rho for a in v])
+    if p.kind == "l2":
+        return p.rho * v / (p.rho + p.lambda1)
+    edge = p.lambda1 / p.rho
+    return np.array([0.0 if abs(a) <= edge else a - edge if a > 0 else a + edge for a in v])
 
 
-def algorithm_2(X: Array, y: Array, A, x0, u0, noise, kind: str, lambda1, rho, eta: float, gamma):
+def algorithm_2(p: Problem, x0: Array, u0: Array, noise: Array) -> tuple[Array, Array, Array]:
     """x_0, ..., x_T; the last w and u."""
-    x, u, path = x0, u0, [x0]
+    x, u, path, A = x0, u0, [x0], p.A
     for P in noise:
-        w = shrink(A @ x + u, kind, lambda1, rho)
-        x = x - eta / gamma * (gradient(x, X, y) + P + rho * A.T @ (A @ x - w + u))
+        w = shrink(A @ x + u, p)
+        x = x - p.eta / p.gamma * (gradient(x, p.X, p.y) + P + p.rho * A.T @ (A @ x - w + u))
         u = u + A @ x - w
         path.append(x)
     return np.array(path), w, u
 
 
-def algorithm_3(X: Array, y: Array, A, x0, u0, noise, kind: str, lambda1, rho, eta: float, gamma):
-    x, u, xhat, uhat, theta, path = x0, u0, x0, u0, 1.0, [x0]
+def algorithm_3(p: Problem, x0: Array, u0: Array, noise: Array) -> tuple[Array, Array, Array]:
+    x, u, xhat, uhat, theta, path, A = x0, u0, x0, u0, 1.0, [x0], p.A
     for P in noise:
         x_old, u_old = x, u
-        w = shrink(A @ xhat + uhat, kind, lambda1, rho)
-        x = xhat - eta / gamma * (gradient(xhat, X, y) + P + rho * A.T @ (A @ xhat - w + uhat))
+        w = shrink(A @ xhat + uhat, p)
+        x = xhat - p.eta / p.gamma * (gradient(xhat, p.X, p.y) + P + p.rho * A.T @ (A @ xhat - w + uhat))
         u = uhat + A @ x - w
         theta_next = (1 + np.sqrt(1 + 4 * theta**2)) / 2
         xhat = x + (theta - 1) / theta_next * (x - x_old)
@@ -51,10 +67,9 @@ def algorithm_3(X: Array, y: Array, A, x0, u0, noise, kind: str, lambda1, rho, e
     return np.array(path), w, u
 
 
-def optimum(X: Array, y: Array, A, kind: str, lambda1):
+def optimum(X: Array, y: Array, A: Array, kind: str, lambda1: float) -> tuple[Array, float]:
     """x* and the smallest objective, by cvxpy and Clarabel."""
-    import cvxpy as cp
-
+    cp: Any = import_module("cvxpy")  # has no types
     x = cp.Variable(X.shape[1])
     loss = cp.sum(cp.logistic(-cp.multiply(y, X @ x))) / len(y)
     penalty = lambda1 * cp.norm1(A @ x) if kind == "l1" else lambda1 / 2 * cp.sum_squares(A @ x)

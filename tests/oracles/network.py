@@ -1,35 +1,42 @@
-"""A plain implementation of SPEC 2, as one would write it first: loops, dictionaries, scipy's root finder on (KKT).
+"""A plain implementation of docs/mathematics.md, section 2, as one would write it first: loops, dictionaries, scipy's root
+finder on (KKT).
 
 It shares no code with the package. Noise vectors are handed in.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize, root
 
-from dpadmm_mpi.problems.losses import Loss
-from dpadmm_mpi.types import Array
+Array: TypeAlias = NDArray[np.float64]
+Function: TypeAlias = Callable[[Any], Any]  # of margins
+Functions: TypeAlias = tuple[Function, Function, Function]  # a loss, its slope, its curvature
+AtStepAndNode: TypeAlias = Callable[[int, int], Any]
 
 
-def logistic(z: Array):
+def logistic(z: Any) -> Any:
     return np.logaddexp(0.0, -z)
 
 
-def logistic_slope(z: Array):
+def logistic_slope(z: Any) -> Any:
     return -1.0 / (1.0 + np.exp(z))
 
 
-def logistic_curvature(z: Array):
+def logistic_curvature(z: Any) -> Any:
     p = 1.0 / (1.0 + np.exp(-z))
     return p * (1.0 - p)
 
 
-LOGISTIC = (logistic, logistic_slope, logistic_curvature)
+LOGISTIC: Functions = (logistic, logistic_slope, logistic_curvature)
 
 
-def huber(h):
+def huber(h: float) -> Functions:
     """The smoothed hinge piece by piece: 0, then (1 + h - z)^2 / 4h, then 1 - z."""
 
-    def pieces(z: Array, above, between, below):
+    def pieces(z: Any, above: Any, between: Any, below: Any) -> Any:
         return np.where(z > 1 + h, above, np.where(z < 1 - h, below, between))
 
     return (
@@ -40,39 +47,59 @@ def huber(h):
 
 
 class Node:
-    def __init__(self, X: Array, y: Array, C, rho, N, loss: Loss = LOGISTIC) -> None:
+    def __init__(self, X: Array, y: Array, C: float, rho: float, N: int, loss: Functions = LOGISTIC) -> None:
         self.X, self.y, self.C, self.rho, self.N = X, y, C, rho, N
         self.loss, self.slope, self.curvature = loss
 
-    def objective(self, f: Array):
-        return self.C * np.mean(self.loss(self.y * (self.X @ f))) + self.rho / self.N * (f @ f) / 2
+    def objective(self, f: Array) -> float:
+        return float(self.C * np.mean(self.loss(self.y * (self.X @ f))) + self.rho / self.N * (f @ f) / 2)
 
-    def gradient(self, f: Array):
+    def gradient(self, f: Array) -> Array:
         slopes = self.slope(self.y * (self.X @ f))
-        return self.C * np.mean(slopes[:, None] * self.y[:, None] * self.X, axis=0) + self.rho / self.N * f
+        mean: Array = np.mean(slopes[:, None] * self.y[:, None] * self.X, axis=0)
+        return self.C * mean + self.rho / self.N * f
 
-    def hessian(self, f: Array):
+    def hessian(self, f: Array) -> Array:
         w = self.curvature(self.y * (self.X @ f))
-        return self.C * (self.X.T * w) @ self.X / len(self.y) + self.rho / self.N * np.eye(len(f))
+        return np.asarray(self.C * (self.X.T * w) @ self.X / len(self.y) + self.rho / self.N * np.eye(len(f)))
 
 
-def centralised_optimum(nodes: int, d: int):
+def centralised_optimum(nodes: Sequence[Node], d: int) -> Array:
     """argmin of sum_i O_i, by a trust-region method and a few exact Newton steps."""
+
+    def gradient(f: Array) -> Array:
+        return np.sum([node.gradient(f) for node in nodes], axis=0)
+
+    def hessian(f: Array) -> Array:
+        return np.sum([node.hessian(f) for node in nodes], axis=0)
+
     result = minimize(
         lambda f: sum(node.objective(f) for node in nodes),
         np.zeros(d),
-        jac=lambda f: sum(node.gradient(f) for node in nodes),
-        hess=lambda f: sum(node.hessian(f) for node in nodes),
+        jac=gradient,
+        hess=hessian,
         method="trust-exact",
         options={"gtol": 1e-10},
     )
-    f = result.x
+    f: Array = result.x
     for _ in range(3):
-        f = f - np.linalg.solve(sum(node.hessian(f) for node in nodes), sum(node.gradient(f) for node in nodes))
+        f = f - np.linalg.solve(hessian(f), gradient(f))
     return f
 
 
-def trajectory(nodes: int, neighbours, start: Array, iterations, recycles, eta: float, theta, gamma, perturbation: str, noise):
+def trajectory(
+    nodes: Sequence[Node],
+    neighbours: Sequence[Sequence[int]],
+    *,
+    start: Array,
+    iterations: int,
+    recycles: bool,
+    eta: AtStepAndNode,
+    theta: AtStepAndNode,
+    gamma: float,
+    perturbation: str,
+    noise: AtStepAndNode,
+) -> Array:
     """f_i(t) for t = 0..T, shape (T+1, N, d). eta(t, i), theta(t, i), noise(t, i) are functions."""
     N, d = start.shape
     f = {i: start[i].copy() for i in range(N)}
@@ -97,11 +124,11 @@ def trajectory(nodes: int, neighbours, start: Array, iterations, recycles, eta: 
                 elif perturbation == "objective":
                     n = noise(t, i)
 
-                def kkt(x: Array, i: int = i, n=n, e=e, f: Array = f, lam: Array = lam):
+                def kkt(x: Array, i: int = i, n: Array = n, e: float = e, f: Any = f, lam: Any = lam) -> Array:
                     pull = e * sum(2 * x - f[i] - f[j] for j in neighbours[i])
-                    return nodes[i].gradient(x) + n + 2 * lam[i] + pull
+                    return np.asarray(nodes[i].gradient(x) + n + 2 * lam[i] + pull)
 
-                def jacobian(x: Array, i: int = i, e=e, V=V):
+                def jacobian(x: Array, i: int = i, e: float = e, V: int = V) -> Array:
                     return nodes[i].hessian(x) + 2 * e * V * np.eye(d)
 
                 solution = root(kkt, f[i], jac=jacobian, tol=1e-13)

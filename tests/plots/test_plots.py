@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 import pytest
 from handmade import star_file
-from support import MakeConfig, command, run, sentences
+from support import MakeConfig, command, result_of, sentences
 
 import dpadmm_mpi
 from dpadmm_mpi import plots
@@ -24,12 +24,12 @@ from dpadmm_mpi.storage.result import Result, is_proven
 @pytest.fixture
 def private(config: MakeConfig, tmp_path: Path):
     """Recycled steps, three runs."""
-    return run(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
+    return result_of(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
 
 
 @pytest.fixture
 def plain(config: MakeConfig, tmp_path: Path):
-    return run(config("admm", record={"optimum": True}), tmp_path / "plain.h5")
+    return result_of(config("admm", record={"optimum": True}), tmp_path / "plain.h5")
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_accounts_to_compare_by(private: Result, plain: Result, star: Result) ->
 
 def test_a_sound_account_goes_before_the_papers() -> None:
     """Where both are proven, as for the curated family."""
-    curated = run({"iterations": 3, "algorithm": {"method": "dp-admm"}, "privacy": {"noise_std": 0.1}})
+    curated = result_of({"iterations": 3, "algorithm": {"method": "dp-admm"}, "privacy": {"noise_std": 0.1}})
     assert is_proven(curated, "epsilon_paper")
     assert "sound epsilon" in plots.figure([curated], "error-privacy").axes[0].get_xlabel()
 
@@ -152,8 +152,8 @@ def test_the_hub_of_a_star_is_a_square_in_the_middle(star: Result) -> None:
 
 
 def test_tradeoff_joins_files_of_one_method(config: MakeConfig) -> None:
-    results = [run(config("r-admm", "objective", runs=2, privacy={"alpha": alpha})) for alpha in (4.0, 1.0)]
-    results.append(run(config("admm")))
+    results = [result_of(config("r-admm", "objective", runs=2, privacy={"alpha": alpha})) for alpha in (4.0, 1.0)]
+    results.append(result_of(config("admm")))
     axis = plots.figure(results, "tradeoff", "tight").axes[0]
     line = axis.containers[0].lines[0]
     assert np.allclose(line.get_xdata(), [results[1].tight[-1], results[0].tight[-1]])
@@ -345,7 +345,7 @@ def test_incomplete_files(private: Result, tmp_path: Path) -> None:
 def test_strange_names_are_drawn_as_they_are(config: MakeConfig) -> None:
     """Neither mathematics nor hidden: dollars, leading underscores, very long names."""
     names = ["$x_1$ & <b>", "_hidden", "long " * 40]
-    results = [run(config(iterations=2) | {"name": name}) for name in names]
+    results = [result_of(config(iterations=2) | {"name": name}) for name in names]
     shown = [text.get_text() for text in plots.figure(results, "loss").legends[0].get_texts()]
     assert [text.split("\n")[0].strip()[:8] for text in shown] == ["$x_1$ & ", "_hidden", "long lon"]
     assert max(len(line) for text in shown for line in text.split("\n")) <= 60
@@ -360,7 +360,7 @@ def test_no_formula_language_in_any_label(
     drawn = [plots.figure([star], kind) for kind in ("consensus", "objective-gap", "privacy")]
     monkeypatch.setattr("dpadmm_mpi.plots.examined.save", lambda figure, _: drawn.append(figure))
     for perturbation in ("none", "objective"):
-        run(config("admm", perturbation), tmp_path / f"{perturbation}.h5")
+        result_of(config("admm", perturbation), tmp_path / f"{perturbation}.h5")
     plots.attack_figure([attack(tmp_path / f"{name}.h5", 0, 0) for name in ("none", "objective")], tmp_path / "a.png")
     plots.audit_figure(audit(tmp_path / "objective.h5", 2, 0, None), tmp_path / "a.png")
     assert len(drawn) == 5

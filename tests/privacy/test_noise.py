@@ -5,19 +5,21 @@ import pytest
 from oracles.network import Node
 from scipy import stats
 from scipy.optimize import root
-from support import EDGES, METHODS, MakeConfig, Raw, planned, run, shard_of
+from support import NEIGHBOURS, NETWORK_METHODS, PRIVATE, MakeConfig, Raw, dense, planned, result_of, shard_of
 
+from dpadmm_mpi.privacy.noises import Gamma, draw
 from dpadmm_mpi.types import Array
 
-NEIGHBOURS = [sorted({j for edge in EDGES for j in edge if i in edge and j != i}) for i in range(6)]
 LEVEL = 1e-4  # of each test, with a fixed seed: a false alarm now is a false alarm always
 
 
-def recovered_noise(raw: Raw):
+def recovered_noise(raw: Raw) -> Array:
     """e_i(t) of all data steps, runs and nodes, as an eavesdropper who knows the records computes them."""
-    result = run(raw)
+    result = result_of(raw)
     _, dataset = planned(raw)
-    nodes = [Node(s.X, s.y, raw["problem"]["C"], raw["problem"]["rho"], 6) for s in (shard_of(dataset, i) for i in range(6))]
+    nodes = [
+        Node(dense(s.X), s.y, raw["problem"]["C"], raw["problem"]["rho"], 6) for s in (shard_of(dataset, i) for i in range(6))
+    ]
     perturbation, recycles = raw["privacy"]["perturbation"], raw["algorithm"]["method"] in ("r-admm", "mr-admm")
     found = []
     for f in result["trajectory"]:
@@ -28,9 +30,9 @@ def recovered_noise(raw: Raw):
             eta, theta = result["algorithm/eta"][t], result["algorithm/theta"][t]
             for i, nb in enumerate(NEIGHBOURS):
 
-                def kkt(x: Array, i: int = i, nb=nb, t: int = t, f: Array = f, lam: Array = lam, eta: float = eta):
-                    pull = eta[i] * sum(2 * x - f[t - 1, i] - f[t - 1, j] for j in nb)
-                    return nodes[i].gradient(x) + 2 * lam[i] + pull
+                def kkt(x: Array, i: int = i, t: int = t, f: Array = f, lam: Array = lam, eta: Array = eta) -> Array:
+                    pull = eta[i] * sum(2 * x - f[t - 1, i] - f[t - 1, j] for j in NEIGHBOURS[i])
+                    return np.asarray(nodes[i].gradient(x) + 2 * lam[i] + pull)
 
                 n = -kkt(f[t, i])
                 if perturbation in ("dual", "penalty"):
@@ -42,12 +44,12 @@ def recovered_noise(raw: Raw):
     return np.array(found)
 
 
-@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("perturbation", PRIVATE)
+@pytest.mark.parametrize("method", NETWORK_METHODS)
 def test_recovered_noise_has_gamma_norm_and_uniform_direction(config: MakeConfig, method: str, perturbation: str) -> None:
     """The noise times the recorded alpha, which differs between nodes and steps, or was found by calibration."""
     d = 3
-    privacy = {"alpha": [{"first": 4.0 + i, "ratio": 0.95} for i in range(6)]}
+    privacy: Raw = {"alpha": [{"first": 4.0 + i, "ratio": 0.95} for i in range(6)]}
     if method == "r-admm":
         privacy = {"alpha": {"ratio": 0.9}, "target": 30.0}
     e = recovered_noise(config(method, perturbation, iterations=12, runs=8, features=d, privacy=privacy))
@@ -62,9 +64,7 @@ def test_recovered_noise_has_gamma_norm_and_uniform_direction(config: MakeConfig
 
 
 def test_unit_noise_in_many_dimensions() -> None:
-    from dpadmm_mpi.privacy.releases import noise
-
-    e = noise(3, range(1), np.arange(3000), 0, np.ones(3000), 40)[0]
+    e = draw(Gamma(alpha=1.0), 3, range(1), np.arange(3000), 0, np.ones(3000), 40)[0]
     norm = np.linalg.norm(e, axis=1)
     assert stats.kstest(norm, stats.gamma(40).cdf).pvalue > LEVEL
     # The square of a coordinate of a uniform direction is Beta(1/2, (d-1)/2).

@@ -7,25 +7,26 @@ from scipy import optimize, sparse
 
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.problems import objective as problem_module
-from dpadmm_mpi.problems.losses import LOGISTIC, Loss, huber
+from dpadmm_mpi.problems.losses import HuberHinge, Logistic, Loss, losses
 from dpadmm_mpi.problems.newton import TOLERANCE
 from dpadmm_mpi.problems.objective import NodeProblem
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Matrix
 
-LOSSES = [LOGISTIC, huber(0.5), huber(0.05)]
+LOGISTIC = Logistic()
+LOSSES: list[Loss] = [LOGISTIC, HuberHinge(width=0.5), HuberHinge(width=0.05)]
 
 
-def signed(X: Array, y: Array):
+def signed(X: Matrix, y: Array) -> Matrix:
     return Shard(X.copy(), y).into_signed()
 
 
-def records(rng: Generator, B, d: int, density: float = 1.0):
+def records(rng: Generator, B: int, d: int, density: float = 1.0) -> tuple[Array, Array]:
     X = rng.standard_normal((B, d)) * (rng.random((B, d)) < density)
     X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
     return X, np.where(rng.random(B) < 0.4, 1.0, -1.0)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.name} {loss.c1}")
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{losses.name_of(type(loss))} {loss.curvature_bound}")
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
 def test_argmin_agrees_with_a_quasi_newton_solver(rng: Generator, loss: Loss, storage: str) -> None:
     for C, quadratic in ((1.0, 0.0), (40.0, 3.0), (60.0, 0.01)):
@@ -35,8 +36,10 @@ def test_argmin_agrees_with_a_quasi_newton_solver(rng: Generator, loss: Loss, st
         point = problem.argmin(linear, quadratic, start=10 * rng.standard_normal(6))
         assert point.residual <= TOLERANCE
 
-        def objective(f: Array, X: Array = X, y: Array = y, C=C, linear: Array = linear, quadratic: Array = quadratic):
-            value = C * np.mean(loss.value(y * (X @ f))) + (0.1 + quadratic) / 2 * f @ f + linear @ f
+        def objective(
+            f: Array, X: Array = X, y: Array = y, C: float = C, linear: Array = linear, quadratic: float = quadratic
+        ) -> tuple[float, Array]:
+            value = float(C * np.mean(loss.value(y * (X @ f))) + (0.1 + quadratic) / 2 * f @ f + linear @ f)
             gradient = C / len(y) * X.T @ (y * loss.first(y * (X @ f))) + (0.1 + quadratic) * f + linear
             return value, gradient
 

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from support import MakeConfig, command, run
+from support import MakeConfig, command, result_of
 
 TEXT = (Path(__file__).parents[2] / "docs" / "analysis.md").read_text()
 
@@ -17,8 +17,8 @@ def blocks(language):
 @pytest.fixture
 def folder(config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """With small files of the names that the page uses."""
-    run(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
-    run(config("mr-admm"), tmp_path / "plain.h5")
+    result_of(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
+    result_of(config("mr-admm"), tmp_path / "plain.h5")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from support import RESTARTS, MakeConfig, WriteToml, command, run, sentences
+from support import RESTARTS, MakeConfig, WriteToml, command, result_of, sentences
 
 import dpadmm_mpi
 from dpadmm_mpi.errors import RunError
@@ -24,7 +24,7 @@ ROWS = 9  # recorded of the second run when it was interrupted
 @pytest.fixture
 def finished(config: MakeConfig, tmp_path: Path):
     path = tmp_path / "run.h5"
-    run(config("r-admm", "objective", iterations=20, runs=3), path)
+    result_of(config("r-admm", "objective", iterations=20, runs=3), path)
     return path
 
 
@@ -95,7 +95,7 @@ def test_of_a_file_that_is_extended_the_group_under_way_is_shown(unfinished: Pat
 def test_every_family_can_be_watched(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, name: str, titles) -> None:
     """Each has accounts of its own; the values shown are those in the file."""
     raw, out = RESTARTS[name](config), tmp_path / "out.h5"
-    result = run(raw, out)
+    result = result_of(raw, out)
     shown = command("watch", out, "--once").stdout
     assert all(title in shown for title in titles)
     assert {value for _, value, _ in look(out).privacy} <= {
@@ -184,11 +184,11 @@ def test_a_failure_is_shown_with_its_sentence_until_the_run_goes_on(
 
     monkeypatch.setattr(Simulation, "_iterate", fail)
     with pytest.raises(RunError, match="planted"):
-        run(raw, out)
+        result_of(raw, out)
     monkeypatch.undo()
     assert "failed on 1 rank: planted" in command("watch", out).stdout
     assert "1 failed" in command("status", write_toml(raw), "-o", out).stdout
-    run(raw, out, resume=True)
+    result_of(raw, out, resume=True)
     assert look(out).state == "done"
 
 
@@ -207,7 +207,7 @@ def test_an_error_of_closing_does_not_hide_the_first(
     monkeypatch.setattr(Simulation, "_iterate", fail)
     monkeypatch.setattr(Recorder, "close", fail_too)
     with pytest.raises(RunError, match="the first"):
-        run(config(), tmp_path / "out.h5")
+        result_of(config(), tmp_path / "out.h5")
 
 
 def test_a_row_on_the_disk_in_part_does_not_count(unfinished: Path) -> None:

@@ -68,8 +68,8 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def results(config: MakeConfig, tmp_path: Path):
-    private = run(config("mr-admm", "objective", runs=2) | {"name": EVIL}, tmp_path / "private.h5")
-    plain = run(config("admm"), tmp_path / "plain.h5")
+    private = result_of(config("mr-admm", "objective", runs=2) | {"name": EVIL}, tmp_path / "private.h5")
+    plain = result_of(config("admm"), tmp_path / "plain.h5")
     return [private, plain, dpadmm_mpi.load(star_file(tmp_path / "star.h5"))]
 
 

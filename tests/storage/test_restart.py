@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomli_w
-from support import EDGES, RESTARTS, MakeConfig, Raw, WriteToml, command, run, sentences
+from support import EDGES, RESTARTS, MakeConfig, Raw, WriteToml, command, result_of, sentences
 
 from dpadmm_mpi import load
 from dpadmm_mpi.methods.base import SIDE_BY_SIDE
@@ -259,7 +259,7 @@ def test_python_interface(undisturbed: Undisturbed, tmp_path: Path) -> None:
 
     path, expected = undisturbed("mr-admm")
     killed(path, tmp_path / "out.h5", 50)
-    result = run(path, tmp_path / "out.h5", resume=True)
+    result = result_of(path, tmp_path / "out.h5", resume=True)
     assert result is not None
     assert result.complete
     assert_same(expected, tmp_path / "out.h5")
@@ -336,7 +336,7 @@ def test_a_step_that_moves_nothing_is_measured_alike_after_a_restart(tmp_path: P
         "algorithm": {"method": "r-admm", "eta": 1.0, "gamma": 1e25},
         "privacy": {"perturbation": "dual", "alpha": 0.05},
     }
-    run(raw, tmp_path / "undisturbed.h5")
-    run(raw | {"iterations": 5}, tmp_path / "out.h5")
-    run(raw, tmp_path / "out.h5", resume=True)
+    result_of(raw, tmp_path / "undisturbed.h5")
+    result_of(raw | {"iterations": 5}, tmp_path / "out.h5")
+    result_of(raw, tmp_path / "out.h5", resume=True)
     assert_same(tmp_path / "undisturbed.h5", tmp_path / "out.h5")

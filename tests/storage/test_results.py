@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 from handmade import star_file
-from support import MakeConfig, run
+from support import MakeConfig, result_of
 
 import dpadmm_mpi
 from dpadmm_mpi.errors import InputError
@@ -17,7 +17,7 @@ from dpadmm_mpi.storage.result import accounts, is_proven
 @pytest.fixture
 def file(config: MakeConfig, tmp_path: Path):
     path = tmp_path / "out.h5"
-    run(config("mr-admm", "objective", runs=3, iterations=5), path)
+    result_of(config("mr-admm", "objective", runs=3, iterations=5), path)
     return path
 
 
@@ -61,8 +61,8 @@ def test_configuration_in_the_file_is_the_resolved_one(file: Path) -> None:
 
 def test_memory_and_file_hold_the_same(config: MakeConfig, tmp_path: Path) -> None:
     raw = config("r-admm", "primal", runs=2)
-    in_memory = run(raw)
-    from_file = run(raw, tmp_path / "out.h5")
+    in_memory = result_of(raw)
+    from_file = result_of(raw, tmp_path / "out.h5")
     loaded = dpadmm_mpi.load(tmp_path / "out.h5")
     for name, values in in_memory.arrays.items():
         if not name.startswith("timing"):
@@ -71,8 +71,8 @@ def test_memory_and_file_hold_the_same(config: MakeConfig, tmp_path: Path) -> No
 
 def test_every_nth_iteration_and_the_last(config: MakeConfig) -> None:
     """Fewer rows of the same run; privacy is that of the recorded iterations."""
-    full = run(config("r-admm", "objective", iterations=8))
-    some = run(config("r-admm", "objective", iterations=8, record={"every": 3, "trajectory": False}))
+    full = result_of(config("r-admm", "objective", iterations=8))
+    some = result_of(config("r-admm", "objective", iterations=8, record={"every": 3, "trajectory": False}))
     assert some.iteration.tolist() == [0, 3, 6, 8]
     for name in ("loss", "node_loss", "test_error"):
         assert np.array_equal(some[name], full[name][:, [0, 3, 6, 8]])
@@ -174,7 +174,7 @@ def test_rows_reach_the_disk_before_the_mark_of_completion(
     monkeypatch.setattr(h5py.File, "flush", noted_flush)
     monkeypatch.setattr(h5py.AttributeManager, "modify", noted_attribute)
     monkeypatch.setattr(recorder, "FLUSH_SECONDS", 1e9)
-    run(config(iterations=20, record={"every": 3, "checkpoint": 7, "trajectory": False}), tmp_path / "o.h5")
+    result_of(config(iterations=20, record={"every": 3, "checkpoint": 7, "trajectory": False}), tmp_path / "o.h5")
 
     def rows():
         """Rows in the file at each flush, without those of the set-up."""
@@ -184,7 +184,7 @@ def test_rows_reach_the_disk_before_the_mark_of_completion(
     assert events.index("complete") == len(events) - 2
     monkeypatch.setattr(recorder, "FLUSH_SECONDS", -1.0)
     events.clear()
-    run(config(iterations=4, record={"checkpoint": 1000}), tmp_path / "p.h5")
+    result_of(config(iterations=4, record={"checkpoint": 1000}), tmp_path / "p.h5")
     assert rows()[:5] == [1, 2, 3, 4, 5]
 
 
@@ -199,8 +199,8 @@ def test_a_result_introduces_itself(file: Path) -> None:
 def test_run_wants_one_configuration() -> None:
     raw = {"variant": [{"name": "a"}, {"name": "b"}], "iterations": 1, "data": {"records": 50, "features": 3}}
     with pytest.raises(InputError, match='choose one of "a", "b"'):
-        run(raw)
-    assert run(raw, only="b").name == "b"
+        result_of(raw)
+    assert result_of(raw, only="b").name == "b"
 
 
 def test_what_was_recorded_before_a_failure_is_kept(
@@ -218,7 +218,7 @@ def test_what_was_recorded_before_a_failure_is_kept(
 
     monkeypatch.setattr(Decentralised, "work", fail)
     with pytest.raises(dpadmm_mpi.RunError, match="planted"):
-        run(config("admm", iterations=20), tmp_path / "out.h5")
+        result_of(config("admm", iterations=20), tmp_path / "out.h5")
     loss = dpadmm_mpi.load(tmp_path / "out.h5")["loss"][0]
     assert np.isfinite(loss[:7]).all()
     assert np.isnan(loss[7:]).all()

@@ -19,6 +19,7 @@ from dpadmm_mpi.privacy.data_steps import StepCost
 from dpadmm_mpi.privacy.noises import noises
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation
 from dpadmm_mpi.privacy.releases import NetworkReleases, Releases
+from dpadmm_mpi.registry import own_behaviour
 from dpadmm_mpi.types import Array, Bools
 
 NEIGHBOURS = "replace one record of one node"
@@ -28,15 +29,15 @@ EPSILON_ON_RELEASE = (
 )
 EPSILON_OBJECTIVE = (
     "the loss is dominated by alpha (sqrt((s + 2h)^2 + r^2 - s^2) - r) - ln(1 - x), r = ||e||, s its projection on the plane "
-    "of the two gradients, h = C/B (over 2 eta V for dual and penalty); composed over the data steps"
+    "of the two gradients, h = G C/B (over 2 eta V for dual and penalty), |L'| <= G; composed over the data steps"
 )
 CALIBRATION = 1e-4  # relative, of alpha, where it is found by bisection
 TIGHT = "as the paper's bound, with -ln(1 - x) for the ratio of the determinants, x = c1 C / (B (rho/N + 2 eta V)) < 1"
 
 
 def paper_cost(r: NetworkReleases) -> StepCost:
-    """The papers' cost of a data step; without noise it is infinite."""
-    if isinstance(r.perturbation, DataStepPerturbation):
+    """The papers' cost of a data step; without noise, or without an account of it, it is infinite."""
+    if isinstance(r.perturbation, DataStepPerturbation) and not unaccounted(r):
         return r.perturbation.paper_cost(r)
     return StepCost(np.full_like(r.eta, np.inf), np.zeros_like(r.eta))
 
@@ -78,6 +79,8 @@ def _random_epsilon(r: NetworkReleases, cost: StepCost, delta: float, nodes: Boo
     """After each data step of the given nodes: the account of the random loss plus the determinant terms."""
     assert r.noise is not None
     assert isinstance(r.perturbation, DataStepPerturbation)
+    if own_behaviour(type(r.noise), ("sample", "samples", "scaled"), claim="random_epsilon"):
+        return np.full_like(r.eta[:, nodes], np.inf)
     shift, parameter = np.broadcast_to(cost.shift, r.eta.shape)[:, nodes], r.parameter[:, nodes]
     random = r.noise.random_epsilon(shift, parameter, r.features, r.perturbation.on_release, delta)
     return random + np.cumsum(cost.fixed[:, nodes], axis=0)
@@ -116,14 +119,21 @@ def condition_failure(r: NetworkReleases) -> str | None:
 def theorem(r: NetworkReleases) -> str:
     if not isinstance(r.perturbation, DataStepPerturbation):
         return NO_NOISE
-    return r.perturbation.theorem or "not proven: the perturbation has no account of its own"
+    return f"not proven: {why}" if (why := unaccounted(r)) else r.perturbation.theorem
 
 
-def is_accounted(r: NetworkReleases) -> bool:
-    """Whether perturbation and noise have accounts of their own."""
+def unaccounted(r: NetworkReleases) -> str:
+    """Why perturbation or noise have no account of their own; "" if they have."""
     if not isinstance(r.perturbation, DataStepPerturbation) or r.noise is None:
-        return True
-    return bool(r.perturbation.theorem) and bool(np.isfinite(r.noise.pure_loss(np.ones(1), np.ones(1))).all())
+        return ""
+    if not r.perturbation.theorem:
+        return "the perturbation has no account of its own"
+    if own := own_behaviour(type(r.perturbation), ("objective_factor", "on_release"), claim="paper_cost"):
+        return f"the perturbation has {own} and no paper_cost of its own"
+    if own := own_behaviour(type(r.noise), ("sample", "samples", "scaled"), claim="pure_loss"):
+        return f"the noise has {own} and no pure_loss of its own"
+    finite = np.isfinite(r.noise.pure_loss(np.ones(1), np.ones(1))).all()
+    return "" if finite else "the noise has no account of its own"
 
 
 class NetworkAccount(AccountKind[NetworkReleases]):
@@ -155,7 +165,7 @@ class Bound(PureAccount):
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
         values = over_iterations(totals(paper_cost(r), r), r)
-        proven = condition_failure(r) is None and is_accounted(r)
+        proven = condition_failure(r) is None and not unaccounted(r)
         return Account("bound", "the paper's bound", values, theorem(r), proven, NEIGHBOURS)
 
 
@@ -174,7 +184,7 @@ class Tight(PureAccount):
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
         values = over_iterations(totals(tight_cost(r), r), r)
-        return Account("tight", "tighter pure bound", values, f"{theorem(r)}; {TIGHT}", is_accounted(r), NEIGHBOURS)
+        return Account("tight", "tighter pure bound", values, f"{theorem(r)}; {TIGHT}", not unaccounted(r), NEIGHBOURS)
 
 
 @accounts.register("epsilon")
@@ -191,7 +201,7 @@ class Epsilon(NetworkAccount):
         on_release = isinstance(r.perturbation, DataStepPerturbation) and r.perturbation.on_release
         words = (EPSILON_ON_RELEASE if on_release else EPSILON_OBJECTIVE) if r.perturbation.private else NO_NOISE
         title = f"epsilon at delta = {delta:g}"
-        return Account("epsilon", title, epsilon(r, delta), words, is_accounted(r), NEIGHBOURS, delta)
+        return Account("epsilon", title, epsilon(r, delta), words, not unaccounted(r), NEIGHBOURS, delta)
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
         """Epsilon grows with the scale of alpha and is met from below, to CALIBRATION."""

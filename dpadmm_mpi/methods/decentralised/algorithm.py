@@ -17,12 +17,14 @@ from typing import ClassVar, Literal, NamedTuple, cast
 import numpy as np
 
 from dpadmm_mpi.config.schedules import Schedule, refuse_lacking_first
+from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Method
 from dpadmm_mpi.methods.nodes import Phase, refuse_inexact, starting_points
 from dpadmm_mpi.privacy.noises import draw
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, NoPerturbation, Perturbation
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.registry import is_inside, place_of
 from dpadmm_mpi.types import Array, Ints
 
 
@@ -211,7 +213,8 @@ class NetworkNodes:
         zero = np.zeros_like(primal)
         vectors = dict.fromkeys((*State._fields[1:-1], *s.method.extra_state), zero)
         residual = np.full((*primal.shape[:2], 1), np.nan)
-        return s.method.start(self.node, state_type(s.method.extra_state)(primal=primal, residual=residual, **vectors))
+        state = state_type(s.method.extra_state)(primal=primal, residual=residual, **vectors)
+        return self._checked("start", s.method.start(self.node, state), state)
 
     def work(self, state: State, t: int, runs: range, phase: int) -> State:
         """f_i(t) of every node."""
@@ -219,8 +222,9 @@ class NetworkNodes:
             return state
         method = self.settings.method
         if not method.is_data_step(t):
-            return method.recycled_step(self.node, state, t)
-        return method.data_step(DataNode(self.settings, self.node.nodes, self.problems, runs), state, t)
+            return self._checked("recycled_step", method.recycled_step(self.node, state, t), state)
+        node = DataNode(self.settings, self.node.nodes, self.problems, runs)
+        return self._checked("data_step", method.data_step(node, state, t), state)
 
     def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
         """The neighbours' f_j(t) have come in; the dual step follows where the records were touched."""
@@ -228,7 +232,23 @@ class NetworkNodes:
         field = method.sends[phase]
         state = state._replace(**{"neighbour_sum" if field == "primal" else f"{field}_sum": incoming})
         last = phase == len(method.sends) - 1
-        return method.dual_step(self.node, state, t) if last and t > 0 and method.is_data_step(t) else state
+        if not (last and t > 0 and method.is_data_step(t)):
+            return state
+        return self._checked("dual_step", method.dual_step(self.node, state, t), state)
+
+    def _checked(self, step: str, after: State, before: State) -> State:
+        """What a step from outside has made of a state."""
+        cls = type(self.settings.method)
+        if is_inside(cls):
+            return after
+        if getattr(after, "_fields", None) != before._fields:
+            raise InputError(f"{place_of(cls)}: {step} must return the state, with the fields {', '.join(before._fields)}")
+        for name, values, known in zip(before._fields, after, before, strict=True):
+            if np.shape(values) != known.shape:
+                raise InputError(
+                    f"{place_of(cls)}: {step} must leave the shape of {name} as it is, {known.shape}; found {np.shape(values)}"
+                )
+        return after
 
     def recorded(self, state: State) -> State:
         return state._replace(residual=np.full_like(state.residual, np.nan))

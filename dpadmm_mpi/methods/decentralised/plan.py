@@ -183,8 +183,8 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
     if isinstance(perturbation, DataStepPerturbation):
         if releases.unaccounted:
             notes.append(f"the privacy loss is infinite, {releases.unaccounted}")
-        elif not accounts.is_accounted(releases):
-            notes.append("the privacy loss is infinite, not proven: the perturbation or the noise has no account of its own")
+        elif why := accounts.unaccounted(releases):
+            notes.append(f"the privacy loss is infinite, not proven: {why}")
         if perturbation.target is not None:
             releases = calibrate(releases, perturbation.target, str(perturbation.target_account), delta)
     notes += [f"{sentence}; no theorem covers that" for sentence in uncovered(releases.eta, releases.theta)]

@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from oracles import curated as reference
-from support import MakeConfig, WriteToml, command, run, shard_of
+from support import MakeConfig, WriteToml, command, result_of, shard_of
 
 from dpadmm_mpi import InputError, RunError
 from dpadmm_mpi.methods.base import make_plan
-from dpadmm_mpi.methods.curated import algorithm as curated
 from dpadmm_mpi.rng import Purpose, generator
 from dpadmm_mpi.storage import experiments as configfile
 
-METHODS = tuple(curated.METHODS)
 PRIVATE = ("dp-admm", "dp-acc-admm")
 
 
@@ -49,7 +47,7 @@ def records(dataset):
 def test_equal_to_a_plain_implementation(tmp_path: Path, case: int) -> None:
     """Twenty random problems: method, penalty, map, step sizes, u_0 and start all differ; every iterate to 1e-10."""
     rng = np.random.default_rng(case)
-    d, kind, method = int(rng.integers(1, 7)), ("l1", "l2")[case % 2], METHODS[case // 2 % 4]
+    d, kind, method = int(rng.integers(1, 7)), ("l1", "l2")[case % 2], CURATED_METHODS[case // 2 % 4]
     A = rng.standard_normal((int(rng.integers(1, 9)), d))
     np.save(tmp_path / "A.npy", A)
     lambda1, rho, eta, gamma, n = 0.1 * rng.random(), 0.2 + rng.random(), 1 + rng.random(), 8 + rng.random(), 40
@@ -65,7 +63,7 @@ def test_equal_to_a_plain_implementation(tmp_path: Path, case: int) -> None:
     data = {"features": d, "records": n, "train": 1.0, "split": "even", "concentration": None}
     config = raw(method, 25, seed=case, data=data, problem=problem, algorithm=settings)
     config["data"].pop("concentration")
-    result = run(config)
+    result = result_of(config)
     X, y = records(planned(config)[1])
     noise = np.zeros((25, d))
     if method in PRIVATE:  # the address of the noise: the hub is the place behind the five nodes
@@ -97,7 +95,7 @@ def test_without_noise_the_optimum_of_a_conic_solver(kind: str, map: str) -> Non
         assert map == "identity" or plan.settings.A.rows > plan.features
         x, smallest = reference.optimum(*records(dataset), plan.settings.A.A, kind, 0.01)
         assert np.linalg.norm(x) > 0.1
-        result = run(config)
+        result = result_of(config)
         assert np.linalg.norm(result["final/primal"][0, 0] - x) < 1e-6
         assert result["objective"][0, -1] == pytest.approx(smallest, abs=1e-10)
         assert result.attributes["optimum"]["objective"] == pytest.approx(smallest, abs=1e-10)
@@ -108,7 +106,7 @@ def test_without_noise_the_optimum_of_a_conic_solver(kind: str, map: str) -> Non
 def test_an_optimum_at_zero_is_zero() -> None:
     """lambda1 above every gradient at 0: x* = 0 to the bit, and distances to it are not relative."""
     config = raw("dp-admm", 5, problem={"lambda1": 1.0}, algorithm={"init": "random"}, record={"optimum": True})
-    result = run(config)
+    result = result_of(config)
     assert not result["optimum/primal"].any()
     assert result.attributes["optimum"]["objective"] == pytest.approx(np.log(2), abs=1e-15)
     np.testing.assert_allclose(result["distance_to_optimum"][0], np.linalg.norm(result["server_trajectory"][0], axis=1))
@@ -118,7 +116,7 @@ def iterations_needed(method: str, rho):
     """After which the objective stays within 1e-6 of the smallest."""
     data, problem = {"records": 500, "train": 400}, {"lambda1": 1e-3}
     config = raw(method, 800, data=data, problem=problem, algorithm={"rho": rho}, record={"optimum": True})
-    return 1 + int(np.flatnonzero(run(config)["objective_gap"][0] >= 1e-6)[-1])
+    return 1 + int(np.flatnonzero(result_of(config)["objective_gap"][0] >= 1e-6)[-1])
 
 
 @pytest.mark.parametrize("rho", [0.01, 0.03, 0.1])
@@ -134,7 +132,7 @@ def test_acceleration_as_printed_need_not_converge_and_a_restart_repairs_it() ->
     gaps = {}
     for method, extra in (("gl-admm", {}), ("gl-acc-admm", {}), ("gl-acc-admm", {"restart": True})):
         config = raw(method, 1000, problem=problem, algorithm={"rho": 0.03} | extra, record=record)
-        gaps[method, len(extra)] = run(config)["objective_gap"][0, -200:].max()
+        gaps[method, len(extra)] = result_of(config)["objective_gap"][0, -200:].max()
     assert gaps["gl-admm", 0] < 1e-7
     assert gaps["gl-acc-admm", 1] < 1e-7
     assert gaps["gl-acc-admm", 0] > 1e-4
@@ -142,10 +140,10 @@ def test_acceleration_as_printed_need_not_converge_and_a_restart_repairs_it() ->
 
 @pytest.mark.parametrize("acc", ["", "acc-"])
 def test_noise_off_is_the_plain_method_to_the_bit(acc: str) -> None:
-    plain = run(raw(f"gl-{acc}admm"))
+    plain = result_of(raw(f"gl-{acc}admm"))
     off = raw(f"dp-{acc}admm")
     off["privacy"] = {"perturbation": "none"}
-    quiet, noisy = run(off), run(raw(f"dp-{acc}admm"))
+    quiet, noisy = result_of(off), result_of(raw(f"dp-{acc}admm"))
     assert quiet["server_trajectory"].tobytes() == plain["server_trajectory"].tobytes()
     assert noisy["server_trajectory"].tobytes() != plain["server_trajectory"].tobytes()
     for result in (quiet, plain):
@@ -156,7 +154,7 @@ def test_noise_off_is_the_plain_method_to_the_bit(acc: str) -> None:
 def test_what_is_measured() -> None:
     """Losses, objective and test error written out; uneven shards count by their records."""
     config = raw("dp-acc-admm", 8)
-    result = run(config)
+    result = result_of(config)
     plan, dataset = planned(config)
     x = result["server_trajectory"][0, -1]
     node_loss = []
@@ -193,7 +191,7 @@ def test_accounts_and_calibration() -> None:
         epsilon = {a.name: a.values[-1] for a in plan.accounts}
         assert epsilon[f"epsilon_{account}"] == pytest.approx(2.0, rel=1e-3)
         assert epsilon["epsilon_sound"] > epsilon["epsilon_paper"]
-        result = run(config)
+        result = result_of(config)
         assert result["privacy/noise_std"][1:] == pytest.approx(plan.settings.noise_std)
         assert result.attributes["privacy/epsilon_sound"]["delta"] == 1e-3
 
@@ -224,7 +222,7 @@ def test_steps_found_and_refused() -> None:
     with pytest.raises(InputError, match=r"algorithm\.gamma: must be above 0"):
         planned(raw(algorithm={"gamma": 0.0}))
     with pytest.raises(RunError, match="grows without bound"):
-        run(raw(iterations=500, problem={"regulariser": "l2"}, algorithm={"gamma": 0.01, "init": "random"}))
+        result_of(raw(iterations=500, problem={"regulariser": "l2"}, algorithm={"gamma": 0.01, "init": "random"}))
 
 
 def test_check_and_show_print_it(tmp_path: Path, write_toml: WriteToml) -> None:
@@ -267,7 +265,7 @@ def test_a9a_acceleration_pays_from_some_epsilon_on(fetched: Callable[[str], str
                 "privacy": {"target": epsilon, "delta": 1e-3},
                 "record": {"every": 300},
             }
-            result = run(config)
+            result = result_of(config)
             assert len(result["constraint"]) == 123 + 52  # edges at the default sparsity
             accuracy[method] = 1 - result["test_error"][:, -1]
         gain = sign * (accuracy["dp-acc-admm"].mean() - accuracy["dp-admm"].mean())

@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 from oracles.network import LOGISTIC, Node, centralised_optimum, huber, trajectory
-from support import EDGES, METHODS, PERTURBATIONS, MakeConfig, Raw, planned, run, shard_of
+from support import NEIGHBOURS, NETWORK_METHODS, PERTURBATIONS, MakeConfig, Raw, planned, result_of, shard_of
 
 from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.privacy.releases import noise
 from dpadmm_mpi.storage import experiments as configfile
 from dpadmm_mpi.types import Array
-
-NEIGHBOURS = [sorted({j for edge in EDGES for j in edge if i in edge and j != i}) for i in range(6)]
 
 
 def reference_nodes(raw: Raw):
@@ -40,7 +38,7 @@ def one_noise(seed: int, run: int, node, t: int, alpha: float, features: int):
 
 @pytest.mark.parametrize("problem", [{}, {"loss": "huber", "width": 0.3}], ids=["logistic", "huber"])
 @pytest.mark.parametrize("perturbation", PERTURBATIONS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", NETWORK_METHODS)
 def test_trajectory_equals_the_plain_implementation(config: MakeConfig, method: str, perturbation: str, problem: Raw) -> None:
     """Noise included, another alpha at every node: 1e-8 over 7 iterations, so that both kinds of last step occur."""
     alphas = [4.0, 5.0, 6.0, 4.5, 5.5, 6.5]
@@ -50,7 +48,7 @@ def test_trajectory_equals_the_plain_implementation(config: MakeConfig, method: 
     if method in ("r-admm", "mr-admm"):
         sections["algorithm"] = {"gamma": 0.8}
     raw = config(method, perturbation, iterations=7, runs=2, **sections)
-    result = run(raw)
+    result = result_of(raw)
     plan, nodes = reference_nodes(raw)
     eta = schedule(raw, "eta")
     smallest_first = min(eta(1, i) for i in range(6))
@@ -88,7 +86,7 @@ def test_without_noise_every_method_ends_at_the_centralised_optimum(
 ) -> None:
     """Common penalties, or unequal ones with one theta: within 1e-7 of the optimum of an independent solver."""
     raw = config(method, iterations=900, algorithm=algorithm | {"init": init}, record={"every": 900, "trajectory": False})
-    result = run(raw)
+    result = result_of(raw)
     _, nodes = reference_nodes(raw)
     optimum = centralised_optimum(nodes, 4)
     assert np.max(np.abs(result["final/primal"][0] - optimum)) < 1e-7
@@ -99,7 +97,7 @@ def test_unequal_penalties_as_printed_agree_elsewhere_and_the_run_says_so(config
     raw = config(
         "mr-admm", iterations=900, algorithm={"eta": UNEQUAL, "theta": None}, record={"every": 900, "trajectory": False}
     )
-    result = run(raw)
+    result = result_of(raw)
     _, nodes = reference_nodes(raw)
     optimum = centralised_optimum(nodes, 4)
     final = result["final/primal"][0]
@@ -112,7 +110,7 @@ def test_unequal_penalties_as_printed_agree_elsewhere_and_the_run_says_so(config
 
 def test_recorded_optimum_is_the_independent_one(config: MakeConfig) -> None:
     raw = config(iterations=1, record={"optimum": True})
-    result = run(raw)
+    result = result_of(raw)
     _, nodes = reference_nodes(raw)
     optimum = centralised_optimum(nodes, 4)
     assert np.max(np.abs(result["optimum/primal"] - optimum)) < 1e-9
@@ -122,7 +120,7 @@ def test_recorded_optimum_is_the_independent_one(config: MakeConfig) -> None:
 def test_measurements_are_what_the_spec_says(config: MakeConfig) -> None:
     """L(t), objective, consensus error and test error of the recorded trajectory, computed again from the records."""
     raw = config("mr-admm", "objective", runs=2)
-    result = run(raw)
+    result = result_of(raw)
     _, nodes = reference_nodes(raw)
     _, dataset = planned(raw)
     test = dataset.test().shard
@@ -141,11 +139,11 @@ def test_measurements_are_what_the_spec_says(config: MakeConfig) -> None:
 
 def test_starting_points(config: MakeConfig) -> None:
     """Random: another one for every node and run, standard normal whatever the records; zero: zero."""
-    start = run(config(runs=3, features=40))["trajectory"][:, 0].reshape(18, 40)
+    start = result_of(config(runs=3, features=40))["trajectory"][:, 0].reshape(18, 40)
     assert len(np.unique(start[:, 0])) == 18
     assert abs(start.mean()) < 4 / np.sqrt(start.size)
     assert abs(start.std() - 1) < 4 / np.sqrt(2 * start.size)
-    zero = run(config(algorithm={"init": "zero"}, data={"train": 100}))
+    zero = result_of(config(algorithm={"init": "zero"}, data={"train": 100}))
     assert not zero["trajectory"][0, 0].any()
     assert zero["loss"][0, 0] == pytest.approx(np.log(2))
 
@@ -154,14 +152,14 @@ def test_a_prediction_of_zero_counts_as_plus_one(config: MakeConfig) -> None:
     """At the starting point zero everybody is predicted +1: the test error is the share of negative labels."""
     raw = config(algorithm={"init": "zero"})
     test = planned(raw)[1].test().shard
-    assert run(raw)["test_error"][0, 0] == np.mean(test.y < 0) > 0
+    assert result_of(raw)["test_error"][0, 0] == np.mean(test.y < 0) > 0
 
 
 def test_overflow_is_no_solution(config: MakeConfig) -> None:
     from dpadmm_mpi.errors import RunError
 
     with pytest.raises(RunError, match="relative KKT residual of inf"):
-        run(config(algorithm={"eta": 1e160}))
+        result_of(config(algorithm={"eta": 1e160}))
 
 
 def test_an_optimum_that_nobody_asked_for_does_not_stop_the_run(config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,10 +168,10 @@ def test_an_optimum_that_nobody_asked_for_does_not_stop_the_run(config: MakeConf
     from dpadmm_mpi.methods import centralised_optimum as optimum
 
     monkeypatch.setattr(optimum, "TOLERANCE", -1.0)
-    result = run(config("mr-admm"))
+    result = result_of(config("mr-admm"))
     assert np.isnan(result["distance_to_optimum"]).all()
     with pytest.raises(RunError, match="centralised optimum was found to a relative residual"):
-        run(config("mr-admm", record={"optimum": True}))
+        result_of(config("mr-admm", record={"optimum": True}))
 
 
 def test_one_node_is_the_centralised_baseline(config: MakeConfig) -> None:
@@ -181,7 +179,7 @@ def test_one_node_is_the_centralised_baseline(config: MakeConfig) -> None:
     for method, eta in COMMON.items():
         raw = config(method, iterations=4, network={"graph": "ring", "nodes": 1, "path": None}, algorithm={"eta": eta},
                      record={"optimum": True})  # fmt: skip
-        result = run(raw)
+        result = result_of(raw)
         assert result["distance_to_optimum"][0, 1:].max() < 1e-9
 
 
@@ -228,11 +226,11 @@ def test_an_inexact_solve_stops_the_run_with_node_iteration_and_residual(
 
     monkeypatch.setattr(LocalProblems, "argmins", one_step_for_node_2_in_iteration_2)
     with pytest.raises(RunError, match=r"run 1, node 2, iteration 2: .* relative KKT residual of \d\.\de-\d+, above 1e-10"):
-        run(config())
+        result_of(config())
 
 
 def test_recorded_residuals_are_small_and_belong_to_data_steps(config: MakeConfig) -> None:
-    result = run(config("r-admm", "objective", iterations=5))
+    result = result_of(config("r-admm", "objective", iterations=5))
     residual = result["kkt_residual"][0]
     assert np.isnan(residual[[0, 2, 4]]).all()
     assert (residual[[1, 3, 5]] <= 1e-10).all()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 from scipy import integrate, stats
-from support import MakeConfig, run
+from support import PRIVATE, MakeConfig, result_of
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.decentralised import accounts as privacy
@@ -91,7 +91,7 @@ def test_small_dimension_gives_no_gain() -> None:
     assert privacy.ledger(releases(d=3), 1e-5).epsilon[-1] < ledger.tight[-1]
 
 
-@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
+@pytest.mark.parametrize("perturbation", PRIVATE)
 def test_laws(perturbation: str) -> None:
     """Never above the tighter pure bound; monotone in t, alpha, T, 1/B and 1/delta."""
     base = releases(perturbation, K=12, d=20)
@@ -222,7 +222,7 @@ def test_a_run_records_the_accounts_side_by_side(config: MakeConfig) -> None:
     raw = config("r-admm", "objective", iterations=5, features=6)
     raw["privacy"] |= {"target": 1.5, "target_account": "epsilon", "delta": 1e-4}
     del raw["privacy"]["alpha"]
-    result = run(raw)
+    result = result_of(raw)
     epsilon = result["privacy/epsilon"]
     assert 1.5 * 0.999 <= epsilon[-1] <= 1.5
     assert np.array_equal(epsilon, result["privacy/node_epsilon"].max(axis=1))
@@ -230,12 +230,12 @@ def test_a_run_records_the_accounts_side_by_side(config: MakeConfig) -> None:
     assert epsilon[2] == epsilon[1] > epsilon[0] == 0  # recycled steps add nothing
     assert result.attributes["privacy/epsilon"]["delta"] == 1e-4
     assert "dominated by" in result.attributes["privacy/epsilon"]["theorem"]
-    assert np.isinf(run(config("r-admm"))["privacy/epsilon"]).all()
+    assert np.isinf(result_of(config("r-admm"))["privacy/epsilon"]).all()
 
 
 def test_target_account_needs_a_target(config: MakeConfig) -> None:
     with pytest.raises(InputError, match="target_account: has no meaning without"):
-        run(config("r-admm", "objective", privacy={"target_account": "tight"}))
+        result_of(config("r-admm", "objective", privacy={"target_account": "tight"}))
 
 
 @pytest.mark.filterwarnings("error")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.random import Generator
-from support import MakeConfig, run
+from support import PRIVATE, MakeConfig, result_of
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.decentralised import accounts as privacy
@@ -51,7 +51,7 @@ def closed_form(r: Any, i: int, upto, tight):
     return total
 
 
-@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
+@pytest.mark.parametrize("perturbation", PRIVATE)
 def test_bounds_equal_their_closed_forms(perturbation: str, rng: Generator) -> None:
     r = releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5])
     ledger = privacy.ledger(r, 1e-5)
@@ -63,7 +63,7 @@ def test_bounds_equal_their_closed_forms(perturbation: str, rng: Generator) -> N
     assert np.array_equal(ledger.tight, ledger.node_tight.max(axis=1))
 
 
-@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
+@pytest.mark.parametrize("perturbation", PRIVATE)
 def test_recycled_steps_add_nothing(perturbation: str, rng: Generator) -> None:
     ledger = privacy.ledger(releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5]), 1e-5)
     for bound in (ledger.node_bound, ledger.node_tight):
@@ -92,7 +92,7 @@ def test_figures_of_the_scale_check() -> None:
                 assert (round(ledger.bound[-1], 2), round(ledger.tight[-1], 2)) == (11.88, 11.28)
 
 
-@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
+@pytest.mark.parametrize("perturbation", PRIVATE)
 def test_calibration_meets_the_target(perturbation: str, rng: Generator) -> None:
     """One scale for all nodes, so that the worst node is at the target and nobody above it; the shape of alpha stays."""
     r = releases(perturbation, rng)
@@ -157,16 +157,16 @@ def test_determinant_ratio_of_neighbouring_hessians(rng: Generator) -> None:
     assert worst > 0.5  # and it is not vacuous
 
 
-@pytest.mark.parametrize("perturbation", ["dual", "penalty", "objective", "primal"])
+@pytest.mark.parametrize("perturbation", PRIVATE)
 def test_an_unproven_bound_is_refused_with_the_node_and_both_numbers(config: MakeConfig, perturbation: str) -> None:
     """Noise in the objective needs the condition; noise on the release does not. The tighter bound stays proven."""
     weak = config("r-admm", perturbation, problem={"C": 4.0, "rho": 1e-3}, algorithm={"eta": 0.001})
     if perturbation == "primal":
-        assert run(weak).attributes["privacy/bound"]["proven"]
+        assert result_of(weak).attributes["privacy/bound"]["proven"]
         return
     with pytest.raises(InputError, match=r"not proven .* at node \d 2 c1 = 0.5 is not below .* = 0\.\d+.*allow_unproven"):
-        run(weak)
-    result = run(weak, overrides="privacy.allow_unproven=true")
+        result_of(weak)
+    result = result_of(weak, overrides="privacy.allow_unproven=true")
     assert not result.attributes["privacy/bound"]["proven"]
     assert result.attributes["privacy/tight"]["proven"]
     assert "not proven" in result.attributes["/"]["notes"]
@@ -186,7 +186,7 @@ def test_condition_with_growing_schedules_and_at_its_boundary() -> None:
 
 def test_another_loss_has_its_own_c1(config: MakeConfig) -> None:
     """Huber of width 0.3: c1 = 1/0.6 in the recorded bounds and in the condition."""
-    result = run(config("r-admm", "objective", iterations=1, problem={"loss": "huber", "width": 0.3}))
+    result = result_of(config("r-admm", "objective", iterations=1, problem={"loss": "huber", "width": 0.3}))
     sizes, degree = result["data/sizes"], np.bincount(result["graph/edges"].ravel())
     curvature = 0.5 / 6 + 2 * 0.7 * degree
     assert np.allclose(result["privacy/node_bound"][1], 2 * 3 / sizes * (1.4 / 0.6 / curvature + 5.0), rtol=1e-12)
@@ -197,7 +197,7 @@ def test_another_loss_has_its_own_c1(config: MakeConfig) -> None:
 
 def test_the_record_names_theorem_relation_and_proof(config: MakeConfig) -> None:
     for perturbation, theorem in (("penalty", "[M] Theorem 4.1"), ("objective", "[R] Theorem V.1")):
-        attributes = run(config("mr-admm", perturbation)).attributes["privacy/bound"]
+        attributes = result_of(config("mr-admm", perturbation)).attributes["privacy/bound"]
         assert theorem in attributes["theorem"]
         assert attributes["neighbouring_relation"] == "replace one record of one node"
         assert attributes["proven"]
@@ -205,7 +205,7 @@ def test_the_record_names_theorem_relation_and_proof(config: MakeConfig) -> None
 
 def test_a_run_records_the_ledger_of_what_it_did(config: MakeConfig) -> None:
     """Bound, alpha and eta in the file fit together by the closed form, with recycled steps and unequal nodes."""
-    result = run(config("mr-admm", "objective", iterations=5, privacy={"alpha": {"first": 5.0, "ratio": 0.9}}))
+    result = result_of(config("mr-admm", "objective", iterations=5, privacy={"alpha": {"first": 5.0, "ratio": 0.9}}))
     alpha, eta, sizes = result["privacy/alpha"], result["algorithm/eta"], result["data/sizes"]
     degree = np.bincount(result["graph/edges"].ravel())
     assert np.isnan(alpha[[0, 2, 4]]).all()
@@ -219,14 +219,14 @@ def test_a_run_records_the_ledger_of_what_it_did(config: MakeConfig) -> None:
 def test_target_instead_of_alpha(config: MakeConfig) -> None:
     for perturbation in ("dual", "penalty", "objective", "primal"):
         raw = config("r-admm", perturbation, privacy={"alpha": None, "target": 2.5})
-        assert run(raw).bound[-1] == pytest.approx(2.5, rel=1e-9)
-        alpha, sizes = run(raw)["privacy/alpha"], run(raw)["data/sizes"]
+        assert result_of(raw).bound[-1] == pytest.approx(2.5, rel=1e-9)
+        alpha, sizes = result_of(raw)["privacy/alpha"], result_of(raw)["data/sizes"]
         assert np.ptp(alpha[1]) == 0  # one number for all nodes
         if perturbation == "objective":  # the recorded alpha is the one that the bound is made of
-            degree = np.bincount(run(raw)["graph/edges"].ravel())
+            degree = np.bincount(result_of(raw)["graph/edges"].ravel())
             steps = 3 * 2 * 3.0 / sizes * (1.4 * 0.25 / (0.5 / 6 + 1.4 * degree) + alpha[1])
             assert steps.max() == pytest.approx(2.5, rel=1e-9)
     growing = config("r-admm", "objective", privacy={"alpha": {"ratio": 1.5}, "target": 2.5})
-    result = run(growing)
+    result = result_of(growing)
     assert result.bound[-1] == pytest.approx(2.5, rel=1e-9)
     assert result["privacy/alpha"][3, 0] == pytest.approx(1.5 * result["privacy/alpha"][1, 0])

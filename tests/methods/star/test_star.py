@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from oracles.star import LOGISTIC, Provider, huber, optimum, trajectory
-from support import Raw, planned, run, shard_of
+from support import Raw, planned, result_of, shard_of
 
 from dpadmm_mpi.errors import InputError, RunError
 from dpadmm_mpi.methods.base import make_plan
@@ -68,7 +68,7 @@ def test_trajectory_equals_the_plain_implementation(monkeypatch: pytest.MonkeyPa
         algorithm=algorithm,
         privacy={"noise_std": float(std)} if method == "ps-admm" else {},
     )
-    result = run(raw)
+    result = result_of(raw)
     _, providers = plain_providers(raw)
     for run in range(2):
 
@@ -101,7 +101,7 @@ def test_without_noise_every_method_ends_at_the_centralised_optimum(method: str,
         algorithm=algorithm,
         record={"every": 300, "trajectory": False, "optimum": True},
     )
-    result = run(raw)
+    result = result_of(raw)
     _, providers = plain_providers(raw)
     best = optimum(providers, 0.05, 4)
     assert np.max(np.abs(result["final/primal"][0] - best)) < 1e-6
@@ -117,8 +117,8 @@ def test_without_noise_every_method_ends_at_the_centralised_optimum(method: str,
 @pytest.mark.parametrize("averaging", ["uniform", "extrapolated"])
 def test_without_noise_ps_admm_is_s_admm(averaging: str) -> None:
     """To the bit; and both record an infinite epsilon from the start."""
-    plain = run(configuration("s-admm", averaging))
-    private = run(configuration("ps-admm", averaging) | {"privacy": {"perturbation": "none"}})
+    plain = result_of(configuration("s-admm", averaging))
+    private = result_of(configuration("ps-admm", averaging) | {"privacy": {"perturbation": "none"}})
     for name in ("trajectory", "server_trajectory", "final/dual", "loss"):
         assert np.array_equal(plain[name], private[name])
     for result in (plain, private):
@@ -130,7 +130,7 @@ def test_without_noise_ps_admm_is_s_admm(averaging: str) -> None:
 
 def test_measurements_are_what_the_spec_says() -> None:
     raw = configuration("ps-admm", "uniform", record={"optimum": True})
-    result = run(raw)
+    result = result_of(raw)
     plan, providers = plain_providers(raw)
     test = make_plan(plan.config)[1].test().shard
     best = optimum(providers, 0.05, 4)
@@ -148,7 +148,7 @@ def test_measurements_are_what_the_spec_says() -> None:
         assert result["test_error"][0, t] == wrong
     assert np.isnan(result["kkt_residual"]).all()
     assert "mean loss counts the same" in result.attributes["/"]["notes"]  # the providers' sizes differ
-    exact = run(configuration("star-admm"))
+    exact = result_of(configuration("star-admm"))
     assert (exact["kkt_residual"][0, 1:] <= 1e-10).all()
 
 
@@ -157,7 +157,7 @@ def test_accounts_and_schedules_are_recorded() -> None:
     for account, name in (("sound", "epsilon_sound"), ("paper", "epsilon_paper")):
         privacy = {"target": 4.0, "target_account": account, "delta": 1e-3}
         raw = configuration("ps-admm", "uniform") | {"privacy": privacy, "data": {"records": 150, "features": 4}}
-        result = run(raw)
+        result = result_of(raw)
         plan, _ = plain_providers(raw)
         assert result[f"privacy/{name}"][-1] == pytest.approx(4.0, rel=1e-3)
         assert result[f"privacy/{name}"][0] == 0.0
@@ -180,8 +180,8 @@ def test_accounts_and_schedules_are_recorded() -> None:
 )
 def test_too_large_a_step_is_refused(averaging: str, eta: float, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        run(configuration("s-admm", averaging, algorithm={"eta": eta}))
-    run(configuration("s-admm", averaging, algorithm={"eta": 0.99 * eta if averaging == "extrapolated" else 0.5}))
+        result_of(configuration("s-admm", averaging, algorithm={"eta": eta}))
+    result_of(configuration("s-admm", averaging, algorithm={"eta": 0.99 * eta if averaging == "extrapolated" else 0.5}))
 
 
 @pytest.mark.filterwarnings("error")
@@ -189,7 +189,7 @@ def test_divergence_of_a_step_just_below_the_limit_is_one_sentence() -> None:
     """1 - 2 eta v_L is nearly 0, and the extrapolation nearly infinite: numbers whose squares overflow."""
     eta = 0.5 / (0.25 + 0.8) * (1 - 1e-9)
     with pytest.raises(RunError, match=r"node \d, iteration \d+: the inner steps diverged"):
-        run(configuration("s-admm", "extrapolated", algorithm={"eta": eta}) | {"iterations": 30})
+        result_of(configuration("s-admm", "extrapolated", algorithm={"eta": eta}) | {"iterations": 30})
 
 
 def test_providers_of_nearly_one_size_need_no_note() -> None:
@@ -208,7 +208,7 @@ def test_the_ends_of_the_ranges(method: str, delta: float, extreme: float) -> No
     """The smallest and the largest that a configuration may ask for: numbers, no warning, and a target that is met."""
     base = {"iterations": 2, "data": {"records": 50, "features": 3}, "algorithm": {"method": method}}
     for key in ("noise_std", "target"):
-        result = run(base | {"privacy": {key: extreme, "delta": delta}})
+        result = result_of(base | {"privacy": {key: extreme, "delta": delta}})
         assert np.isfinite(result["loss"]).all()
         for account in ("epsilon_paper", "epsilon_sound"):
             assert np.isfinite(result[f"privacy/{account}"]).all()
@@ -219,4 +219,4 @@ def test_the_ends_of_the_ranges(method: str, delta: float, extreme: float) -> No
 def test_divergence_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpadmm_mpi.methods.star.algorithm.inner_loop", lambda inner, problem, start, *rest: start * np.inf)
     with pytest.raises(RunError, match="run 1, node 0, iteration 1: the inner steps diverged"):
-        run(configuration("s-admm", "uniform"))
+        result_of(configuration("s-admm", "uniform"))
