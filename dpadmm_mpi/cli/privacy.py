@@ -60,20 +60,25 @@ def audit(file: Path, candidates: int, node: int | None, record: int | None, out
 @result_files
 @click.option("--node", type=int, default=0, help="The node attacked. Default: 0.")
 @click.option("--record", type=int, default=0, help="Its record that the attacker does not know. Default: 0.")
+@click.option("--unknown-eta", is_flag=True, help="The attacker knows neither penalties nor dual steps.")
 @output_option
 @debug_option
-def attack(files: tuple[Path, ...], node: int, record: int, output: Path | None) -> int:
+def attack(files: tuple[Path, ...], node: int, record: int, unknown_eta: bool, output: Path | None) -> int:
     """Rebuild a record of a node from what was released, as one who knows all its other records could ([M] 6.2).
 
     FILE... need record.trajectory = true. Without noise it succeeds to machine precision; the picture shows what noise does.
+    With --unknown-eta it succeeds too: a secret penalty does not protect the record, and the picture shows both.
 
     \b
     dpadmm attack plain.h5 private.h5 -o attack.png
+    dpadmm attack plain.h5 private.h5 --unknown-eta -o secret-penalties.png
     """
     from dpadmm_mpi.audit.attack import attack as rebuild
+    from dpadmm_mpi.audit.unknown_penalty import attack_without_penalties
     from dpadmm_mpi.reports.tables import aligned, mean_and_range, number
 
-    attacks = [rebuild(path, node, record) for path in files]
+    known = [rebuild(path, node, record) for path in files]
+    attacks = [attack_without_penalties(path, node, record) for path in files] if unknown_eta else known
     rows = [
         [a.name, number(a.bound[-1]), mean_and_range(a.errors[:, -1]), f"{a.ranks.mean():.3g} of {a.candidates}"]
         for a in attacks
@@ -81,7 +86,11 @@ def attack(files: tuple[Path, ...], node: int, record: int, output: Path | None)
     print(aligned(["name", "P_i(T)", "error of the record", "mean rank of the true record"], rows))
     if output is not None:
         from dpadmm_mpi.plots import attack_figure
+        from dpadmm_mpi.plots.secrecy import secrecy_figure
 
-        attack_figure(attacks, output)
+        if unknown_eta:
+            secrecy_figure(known, attacks, output)
+        else:
+            attack_figure(attacks, output)
         print(f"written: {output}")
     return 0

@@ -124,12 +124,12 @@ def test_the_distance_of_primals_and_duals_never_grows_with_one_penalty_for_all(
         grown = np.diff(z)[np.diff(eta_t, prepend=eta_t[0]) == 0.0]
         assert (grown <= 1e-9 * z[0]).all()
         steps += len(grown)
-        assert z[-1] < 1e-6 * z[0]
+        assert z[-1] < 1e-3 * z[0]
     assert steps > 1000
 
 
 def test_gamma_may_be_a_schedule(rng: np.random.Generator) -> None:
-    """A constant schedule is the number; a growing one is recorded and changes the recycled steps only from its second value."""
+    """A constant schedule is the number; a growing one is recorded and changes the recycled steps from its second value on."""
     base = {"method": "mr-admm", "eta": 1.0}
     record = {"record": {"trajectory": True}}
     one, same, growing = (
