@@ -36,12 +36,13 @@ def secrecy_figure(known: Sequence[Attack], unknown: Sequence[Attack], target: P
             logarithmic(axis)
             axis.axhline(1.0, color="0.6", linewidth=0.8)
             caption(axis, title, "data steps seen")
+            axis.xaxis.get_major_locator().set_params(integer=True)
         axes[0].set_ylabel("error of the rebuilt record (norm at most 1)")
         low = min(axis.get_ylim()[0] for axis in axes)
         for axis in axes:
             axis.set_ylim(low, 10.0)
         share_legend(figure, handles)
-        figure.suptitle("Two data steps give the record away, with or without the penalties; noise does not", fontsize=10)
+        figure.suptitle("Two data steps give the record away, whether the penalties are known or not; noise protects it", fontsize=10)
     save(figure, target)
 
 
