@@ -67,7 +67,9 @@ def _evidence(transcript: Transcript, known: Array, run: int, node: int) -> tupl
     """v(t) and f(t) of every data step, and how strongly each counts: the noise's own scale."""
     plan, recording = transcript.plan, transcript.recording
     B = plan.releases.B[node]
-    rest = NodeProblem(known, plan.loss, plan.releases.C * len(known) / B, plan.ridge)  # the same weight C/B per record
+    rest = NodeProblem(
+        known, plan.loss, plan.releases.C * len(known) / B, plan.ridge, plan.regulariser
+    )  # the same weight C/B per record
     node_view = transcript.node
     vs, fs, scales = [], [], []
     for t in plan.releases.data_steps:
@@ -75,7 +77,7 @@ def _evidence(transcript: Transcript, known: Array, run: int, node: int) -> tupl
         before = transcript.states(run, t - 1)
         total = kkt_gradient(before, released, node_view.eta(t), node_view.degree)[node]
         f = released[node]
-        vs.append(total - plan.ridge * f - rest.data_gradient(rest.signed @ f))
+        vs.append(total - plan.ridge * f - rest.rest_gradient(f) - rest.data_gradient(rest.signed @ f))
         fs.append(f)
         alpha = node_view.settings.parameter[t, node]
         scales.append(1.0 if np.isnan(alpha) else float(alpha))

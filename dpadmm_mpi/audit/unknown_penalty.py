@@ -67,14 +67,14 @@ def attack_without_penalties(path: Path, node: int = 0, record: int = 0) -> Atta
 
 def _steps(transcript: Transcript, others: Array, run: int, node: int, most: int) -> list[Step]:
     plan, degree = transcript.plan, transcript.node.degree
-    rest = NodeProblem(others, plan.loss, plan.releases.C * len(others) / plan.releases.B[node], plan.ridge)
+    rest = NodeProblem(others, plan.loss, plan.releases.C * len(others) / plan.releases.B[node], plan.ridge, plan.regulariser)
     found: list[Step] = []
     disagreements: list[Array] = []
     for t in plan.releases.data_steps[:most]:
         before, now = transcript.states(run, t - 1), transcript.states(run, t)
         f = now.primal[node]
         pull = (2.0 * degree * now.primal - degree * before.primal - before.neighbour_sum)[node]
-        gradient = rest.data_gradient(rest.signed @ f) + plan.ridge * f
+        gradient = rest.data_gradient(rest.signed @ f) + plan.ridge * f + rest.rest_gradient(f)
         found.append(Step(f, gradient, np.array([pull, *disagreements])))
         disagreements.append((degree * now.primal - now.neighbour_sum)[node])
     return found

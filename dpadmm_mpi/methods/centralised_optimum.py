@@ -9,14 +9,16 @@ from dpadmm_mpi.methods.base import Ask, Question
 from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.problems.newton import TOLERANCE, Point, conjugate_gradients, minimise
 from dpadmm_mpi.problems.objective import SCALE_FLOOR, NodeProblem
+from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser
 from dpadmm_mpi.types import Array
 
 
 class CentralisedOptimum:
     """argmin of the sum of the nodes' losses, each with (ridge/2) ||f||^2; None where it is neither found nor required."""
 
-    def __init__(self, features: int, ridge: float, required: bool) -> None:
+    def __init__(self, features: int, ridge: float, required: bool, regulariser: SmoothRegulariser | None = None) -> None:
         self.features, self.ridge, self.required = features, ridge, required
+        self.regulariser = Ridge() if regulariser is None else regulariser
         self.evaluation = Question(2 + 2 * features, self._evaluate_node, moves=True)
         self.gradient = Question(features, self._gradient_of_node)
         self.product = Question(features, lambda problem, margins, v: problem.hessian_product(margins, v, ridge))
@@ -24,7 +26,7 @@ class CentralisedOptimum:
 
     def _gradient_of_node(self, problem: NodeProblem, margins: Array, f: Array) -> Array:
         """grad O_i at the current point."""
-        return problem.data_gradient(margins) + self.ridge * f
+        return problem.data_gradient(margins) + self.ridge * (f + self.regulariser.rest_gradient(f))
 
     def _evaluate_node(self, problem: NodeProblem, margins: Array, f: Array) -> Array:
         """The loss, its weight C, gradient and Hessian diagonal."""
@@ -50,18 +52,23 @@ class _Sum:
 
     def __init__(self, search: CentralisedOptimum, ask: Ask) -> None:
         self._search, self._ask = search, ask
-        self._diagonal = np.zeros(0)
+        self._diagonal = self._rest = np.zeros(0)
 
     def evaluate(self, f: Array) -> Point:
         rows = self._ask(self._search.evaluation, f)
         d = len(f)
         ridge = self._search.ridge * len(rows)
-        value = float(rows[:, 0].sum()) + 0.5 * ridge * float(f @ f)
-        data_gradient, self._diagonal = rows[:, 2 : 2 + d].sum(axis=0), rows[:, 2 + d :].sum(axis=0)
-        parts = (data_gradient, ridge * f)
+        R = self._search.regulariser
+        value = float(rows[:, 0].sum()) + 0.5 * ridge * float(f @ f) + ridge * float(R.rest(f))
+        self._rest = ridge * R.rest_curvature(f)
+        data_gradient, self._diagonal = rows[:, 2 : 2 + d].sum(axis=0), rows[:, 2 + d :].sum(axis=0) + self._rest
+        parts = (data_gradient, ridge * f + ridge * R.rest_gradient(f))
         scale = sum(float(np.linalg.norm(part)) for part in parts)
         floor = SCALE_FLOOR * float(rows[:, 1].sum())
         return Point(f, value, parts[0] + parts[1], max(scale, floor), abs(value), margins=np.zeros(0))
 
     def direction(self, point: Point) -> Array:
-        return conjugate_gradients(lambda v: self._ask(self._search.product, v).sum(axis=0), self._diagonal, point)
+        def product(v: Array) -> Array:
+            return np.asarray(self._ask(self._search.product, v).sum(axis=0) + self._rest * v)
+
+        return conjugate_gradients(product, self._diagonal, point)

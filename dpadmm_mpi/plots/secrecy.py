@@ -42,7 +42,9 @@ def secrecy_figure(known: Sequence[Attack], unknown: Sequence[Attack], target: P
         for axis in axes:
             axis.set_ylim(low, 10.0)
         share_legend(figure, handles)
-        figure.suptitle("Two data steps give the record away, whether the penalties are known or not; noise protects it", fontsize=10)
+        figure.suptitle(
+            "Two data steps give the record away, whether the penalties are known or not; noise protects it", fontsize=10
+        )
     save(figure, target)
 
 

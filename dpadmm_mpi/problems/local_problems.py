@@ -33,6 +33,9 @@ class LocalProblems(Sequence[NodeProblem]):
         self._damped: list[int] = []
         for k, problem in enumerate(self._problems):
             shape = problem.features, problem.loss
+            if problem.regulariser is not None:  # its curvature changes from point to point
+                self._damped.append(k)
+                continue
             if strategies.is_small(problem.records, problem.features):
                 small.setdefault((padded_rows(problem.signed), *shape), []).append(k)
                 continue
@@ -103,7 +106,11 @@ class LocalProblems(Sequence[NodeProblem]):
 
     def values_from(self, mean_losses: Array, primals: Array) -> Array:
         """O_i of every node at its own point in every run, where the mean losses there are known already."""
-        return np.asarray(self._C * mean_losses + 0.5 * self._ridge * np.sum(primals * primals, axis=-1))
+        values = np.asarray(self._C * mean_losses + 0.5 * self._ridge * np.sum(primals * primals, axis=-1))
+        for k, problem in enumerate(self._problems):
+            if problem.regulariser is not None:
+                values[:, k] += [problem.rest(f) for f in primals[:, k]]
+        return values
 
     def argmins(self, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
         """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.newton import Point, conjugate_gradients, minimise
+from dpadmm_mpi.problems.regularisers import SmoothRegulariser
 from dpadmm_mpi.types import Array, CsrMatrix, Matrix
 
 DENSE_HESSIAN = 2000  # features up to which a d x d Hessian is formed and factorised
@@ -29,14 +30,17 @@ class Step(NamedTuple):
 
 
 class NodeProblem:
-    """O_i(f) = (C/B_i) sum_n L(y_n f.x_n) + (rho/N) ||f||^2 / 2"""
+    """O_i(f) = (C/B_i) sum_n L(y_n f.x_n) + (rho/N) R(f), R(f) = ||f||^2 / 2 unless another regulariser is given"""
 
-    def __init__(self, signed: Matrix, loss: Loss, C: float, ridge: float) -> None:
+    def __init__(
+        self, signed: Matrix, loss: Loss, C: float, ridge: float, regulariser: SmoothRegulariser | None = None
+    ) -> None:
         self.signed = signed
         self.loss = loss
         self.C = C
         self.weight = C / signed.shape[0]  # of one record
         self.ridge = ridge  # rho/N
+        self.regulariser = None if regulariser is None or regulariser.is_ridge else regulariser  # None: the ridge alone
 
     @property
     def signed(self) -> Matrix:
@@ -102,7 +106,18 @@ class NodeProblem:
         return np.asarray(np.mean(self.loss.value(self.margins(f)), axis=-1))
 
     def value(self, f: Array) -> float:
-        return self.C * float(self.mean_losses(f[None])[0]) + 0.5 * self.ridge * float(f @ f)
+        return self.C * float(self.mean_losses(f[None])[0]) + 0.5 * self.ridge * float(f @ f) + self.rest(f)
+
+    def rest(self, f: Array) -> float:
+        """(rho/N) times what R has beside ||f||^2 / 2."""
+        return 0.0 if self.regulariser is None else self.ridge * float(self.regulariser.rest(f))
+
+    def rest_gradient(self, f: Array) -> Array:
+        return np.zeros_like(f) if self.regulariser is None else self.ridge * self.regulariser.rest_gradient(f)
+
+    def rest_curvature(self, f: Array) -> Array:
+        """The diagonal of its Hessian."""
+        return np.zeros_like(f) if self.regulariser is None else self.ridge * self.regulariser.rest_curvature(f)
 
     def data_gradient(self, margins: Array) -> Array:
         return self.weight * self.weighted_sums(self.loss.first(margins)[None])[0]
@@ -154,16 +169,20 @@ class Tilted:
     def evaluate(self, f: Array) -> Point:
         problem = self.problem
         margins = problem.margins(f[None])[0]
-        terms = (
+        terms: tuple[float, ...] = (
             problem.weight * float(np.sum(problem.loss.value(margins))),
             0.5 * self.ridge * float(f @ f),
             float(self.linear @ f),
         )
-        parts = (problem.data_gradient(margins), self.ridge * f, self.linear)
+        parts: tuple[Array, ...] = (problem.data_gradient(margins), self.ridge * f, self.linear)
+        gradient = parts[0] + parts[1] + parts[2]
+        if problem.regulariser is not None:
+            terms, parts = (*terms, problem.rest(f)), (*parts, problem.rest_gradient(f))
+            gradient = gradient + parts[3]
         return Point(
             f=f,
             value=sum(terms),
-            gradient=parts[0] + parts[1] + parts[2],
+            gradient=gradient,
             scale=max(sum(float(np.linalg.norm(part)) for part in parts), SCALE_FLOOR * problem.C),
             magnitude=sum(map(abs, terms)),
             margins=margins,
@@ -171,11 +190,14 @@ class Tilted:
 
     def direction(self, point: Point) -> Array:
         problem, margins = self.problem, point.margins
+        rest = problem.rest_curvature(point.f)
         if problem.features <= DENSE_HESSIAN:
-            return np.asarray(np.linalg.solve(problem.hessian(margins, self.ridge), -point.gradient), dtype=np.float64)
+            H = problem.hessian(margins, self.ridge)
+            H.flat[:: len(H) + 1] += rest
+            return np.asarray(np.linalg.solve(H, -point.gradient), dtype=np.float64)
         return conjugate_gradients(
-            lambda v: problem.hessian_product(margins, v, self.ridge),
-            problem.hessian_diagonal(margins, self.ridge),
+            lambda v: problem.hessian_product(margins, v, self.ridge) + rest * v,
+            problem.hessian_diagonal(margins, self.ridge) + rest,
             point,
         )
 

@@ -149,7 +149,7 @@ class NodeView:
         rows = self.rows[chosen]
         norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
         replaced, replacing = np.concatenate([chosen, chosen]), np.concatenate([-rows, -rows / norms])
-        problem = NodeProblem(self.rows, plan.loss, plan.releases.C, plan.ridge)
+        problem = plan.problem(self.rows)
         node, perturbation = self.transcript.node, plan.releases.perturbation
         assert isinstance(perturbation, DataStepPerturbation)
         losses, noises = [], []
@@ -165,7 +165,7 @@ class NodeView:
                     factor = float(perturbation.objective_factor(eta, node.degree)[self.node, 0])
                     linear, quadratic = self._terms(before, t)
                     margins = problem.signed @ f[self.node]
-                    gradient = problem.data_gradient(margins) + plan.ridge * f[self.node]
+                    gradient = problem.data_gradient(margins) + plan.ridge * f[self.node] + problem.rest_gradient(f[self.node])
                     noise = -(gradient + linear + quadratic * f[self.node]) / factor
                     shifts, determinants = self._argmin(problem, f[self.node], quadratic, replaced, replacing)
                     shifts = shifts / factor
@@ -188,7 +188,7 @@ class NodeView:
         old, new = self.rows[replaced], replacing
         m_old, m_new, w, loss = old @ f, new @ f, problem.weight, problem.loss
         shifts = w * (loss.first(m_new)[:, None] * new - loss.first(m_old)[:, None] * old)
-        H = problem.hessian(problem.signed @ f, problem.ridge + quadratic)
+        H = problem.hessian(problem.signed @ f, problem.ridge + quadratic) + np.diag(problem.rest_curvature(f))
         solved_old, solved_new = np.linalg.solve(H, old.T).T, np.linalg.solve(H, new.T).T
         a, b = w * loss.second(m_new), -w * loss.second(m_old)
         # det(I + S U' H^-1 U) of the rank-two change, written out.
@@ -206,7 +206,7 @@ class NodeView:
         for n, row in zip(replaced, replacing, strict=True):
             neighbour = self.rows.copy()
             neighbour[n] = row
-            other = NodeProblem(neighbour, problem.loss, problem.C, problem.ridge)
+            other = NodeProblem(neighbour, problem.loss, problem.C, problem.ridge, problem.regulariser)
             shifts.append(other.argmin(linear, quadratic, argmin).f - argmin)
         return f - argmin, np.array(shifts)
 

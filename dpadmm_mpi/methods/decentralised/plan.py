@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from dpadmm_mpi.config import schedules
-from dpadmm_mpi.config.options import Positive
+from dpadmm_mpi.config.options import Choice, Positive
 from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
@@ -25,14 +25,16 @@ from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePert
 from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_regularisers
 from dpadmm_mpi.types import Array, Ints, Matrix
 
 
 class ConsensusTerms(Terms):
-    """sum_i (C/B_i) sum_n L(y_n f.x_n) + rho/(2N) ||f||^2 over the nodes i with B_i records each."""
+    """sum_i (C/B_i) sum_n L(y_n f.x_n) + (rho/N) R(f) over the nodes i with B_i records each; R(f) = ||f||^2 / 2, or another."""
 
     C: Positive = 1.0
     rho: Positive = 0.01
+    regulariser: Annotated[SmoothRegulariser, Choice(smooth_regularisers)] = Ridge()
 
 
 class NetworkMethod(NetworkSteps):
@@ -69,6 +71,12 @@ class NetworkPlan(Plan[State]):
     @property
     def ridge(self) -> float:
         return self.releases.rho / self.nodes
+
+    @property
+    def regulariser(self) -> SmoothRegulariser:
+        terms = self.config.problem.terms
+        assert isinstance(terms, ConsensusTerms)
+        return terms.regulariser
 
     @property
     def seeks_optimum(self) -> bool:
@@ -133,7 +141,7 @@ class NetworkPlan(Plan[State]):
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta)
 
     def problem(self, signed: Matrix) -> NodeProblem:
-        return NodeProblem(signed, self.loss, self.releases.C, self.ridge)
+        return NodeProblem(signed, self.loss, self.releases.C, self.ridge, self.regulariser)
 
     def problems(self, shards: Iterable[Matrix]) -> LocalProblems:
         return LocalProblems(self.problem(signed) for signed in shards)
@@ -162,7 +170,7 @@ class NetworkPlan(Plan[State]):
         return ZNorm(network.laplacian, network.signless, self.settings.eta[:, 0], self.settings.theta[:, 0])
 
     def optimum_search(self) -> OptimumSearch:
-        return CentralisedOptimum(self.features, self.ridge, self.config.record.optimum)
+        return CentralisedOptimum(self.features, self.ridge, self.config.record.optimum, self.regulariser)
 
 
 def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset: Dataset[Any]) -> NetworkPlan:
