@@ -1,7 +1,7 @@
 """Regularisers R(f) of the network problem: smooth, 1-strongly convex, a sum over the features.
 
-All that the privacy proofs need of R is its strong convexity; the exact solvers need its derivatives. R(f) is ||f||^2 / 2 plus a
-convex rest, so that the quadratic part stays where the solvers have it.
+All that the privacy proofs need of R is its strong convexity; the exact solvers need its derivatives. R(f) is ||f||^2 / 2 plus
+a convex rest, so that the quadratic part stays where the solvers have it.
 """
 
 from abc import abstractmethod
@@ -53,7 +53,7 @@ class Ridge(SmoothRegulariser):
 
 @smooth_regularisers.register("pseudo-huber")
 class PseudoHuber(SmoothRegulariser):
-    """R(f) = ||f||^2 / 2 + strength sum_k smoothing (sqrt(1 + (f_k / smoothing)^2) - 1) smoothing: nearly |f_k| far from zero"""
+    """R(f) = ||f||^2 / 2 + strength sum_k s^2 (sqrt(1 + (f_k / s)^2) - 1), s = smoothing: nearly s |f_k| far from zero"""
 
     strength: NonNegative = 1.0
     smoothing: Positive = 0.1

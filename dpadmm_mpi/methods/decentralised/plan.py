@@ -30,7 +30,7 @@ from dpadmm_mpi.types import Array, Ints, Matrix
 
 
 class ConsensusTerms(Terms):
-    """sum_i (C/B_i) sum_n L(y_n f.x_n) + (rho/N) R(f) over the nodes i with B_i records each; R(f) = ||f||^2 / 2, or another."""
+    """sum_i (C/B_i) sum_n L(y_n f.x_n) + (rho/N) R(f) over the nodes i with B_i records each; R is the ridge, or another."""
 
     C: Positive = 1.0
     rho: Positive = 0.01

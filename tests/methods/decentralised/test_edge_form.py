@@ -1,4 +1,4 @@
-"""The edge form of ADMM, [M] (4)-(7), as an oracle: with variables and duals on every edge it takes the same steps as (8)-(9)."""
+"""The edge form of ADMM, [M] (4)-(7), as an oracle: with variables and duals on every edge it takes the steps of (8)-(9)."""
 
 from typing import Any
 
