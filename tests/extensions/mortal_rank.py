@@ -1,4 +1,4 @@
-"""dpadmm with a checkpoint after every iteration, one of whose ranks kills itself: mortal_rank.py RANK ITERATION ARGUMENTS..."""
+"""mortal_rank.py RANK ITERATION ARGUMENTS...: dpadmm with a checkpoint after every iteration, whose rank kills itself."""
 
 import os
 import signal

@@ -114,7 +114,7 @@ CASES = {
         METRIC,
         "at_node must return a number for each run",
     ),
-    "source of no records": Case(a_source("[1, 2]"), SOURCE, "read_file must return Records(y=labels, X=matrix), but it returns list"),
+    "source of no records": Case(a_source("[1, 2]"), SOURCE, "read_file must return Records(y=labels, X=matrix), but it returns"),
     "source of too many rows": Case(
         a_source("dp.data.Records(y=np.array([1.0, -1.0]), X=np.zeros((3, 2)))"),
         SOURCE,
@@ -134,7 +134,7 @@ CASES = {
         "apply must return two things",
     ),
     "partition that loses records": Case(
-        a("partition", "dp.data.Partition", "def shard_sizes(self, records, nodes, rng):\n    return np.ones(nodes, dtype=int)"),
+        a("partition", "dp.data.Partition", "def shard_sizes(self, records, nodes, rng):\n    return np.ones(3, dtype=int)"),
         {"data": {"split": "mine"}},
         "shard_sizes must return 3 whole numbers above 0 that add up to 96; found [1, 1, 1]",
     ),

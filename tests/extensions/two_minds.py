@@ -1,6 +1,5 @@
-"""dpadmm run whose rank 1 sees other contents in the extension, as on a host with files of its own: two_minds.py ARGUMENTS..."""
+"""two_minds.py ARGUMENTS...: dpadmm whose rank 1 sees another mine.py, as on a host with files of its own."""
 
-import sys
 from pathlib import Path
 
 from dpadmm_mpi.cli.main import entry
