@@ -114,7 +114,7 @@ CASES = {
         METRIC,
         "at_node must return a number for each run",
     ),
-    "source of no records": Case(a_source("[1, 2]"), SOURCE, "read_file must return Records(y=labels, X=matrix), but it returns"),
+    "source of no records": Case(a_source("[1, 2]"), SOURCE, "read_file must return Records(y=labels, X=matrix), but it"),
     "source of too many rows": Case(
         a_source("dp.data.Records(y=np.array([1.0, -1.0]), X=np.zeros((3, 2)))"),
         SOURCE,

@@ -28,7 +28,7 @@ def broken_laws(check: Any, *arguments: Any, **options: Any) -> list[str]:
 # Sound ones
 
 
-@pytest.mark.parametrize("cls", [Admm, methods["mr-admm"], PSAdmm, methods["dp-acc-admm"]])
+@pytest.mark.parametrize("cls", [methods["mr-admm"], PSAdmm, methods["dp-acc-admm"]])
 def test_methods_of_the_package(cls: type[dp.methods.Method]) -> None:
     check_method(cls)
 
