@@ -153,7 +153,7 @@ def test_the_bound_is_smallest_at_19() -> None:
 
 
 def in_words(r: CuratedReleases, *, eta: float = 0.5, gamma: float = 14.0, rows: int = 9, **other: Any) -> list[str]:
-    values = {"singular_values": np.linspace(1, 5, 9), "accelerated": False} | other
+    values: dict[str, Any] = {"singular_values": np.linspace(1, 5, 9), "accelerated": False} | other
     return theory.conditions(r, eta=eta, gamma=gamma, rho=1.0, L_f=0.25, rows=rows, distance=2.0, **values)
 
 

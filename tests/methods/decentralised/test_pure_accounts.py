@@ -191,8 +191,10 @@ def test_condition_with_growing_schedules_and_at_its_boundary() -> None:
     """[R] looks at eta(1), [M] at the smallest theta; equality is not enough."""
     eta = np.array([[0.3, 0.3], [0.9, 0.9]])
     theta = np.array([[0.25, 0.25], [0.2, 0.2]])
-    two: dict[str, Any] = {"iterations": 2, "data_steps": np.array([1, 2]), "eta": eta, "theta": theta, "alpha": np.ones((2, 2)),
-           "V": np.ones(2), "B": np.full(2, 10.0), "C": 2.0, "rho": 1.0, "features": 3}  # fmt: skip
+    two: dict[str, Any] = {
+        "iterations": 2, "data_steps": np.array([1, 2]), "eta": eta, "theta": theta, "alpha": np.ones((2, 2)),
+        "V": np.ones(2), "B": np.full(2, 10.0), "C": 2.0, "rho": 1.0, "features": 3,
+    }  # fmt: skip
     assert np.allclose(margin("objective", **two), 5 * (0.5 + 0.6) - 0.5)
     assert np.allclose(margin("penalty", **two), 5 * (0.5 + 0.4) - 0.5)
     boundary = two | {"B": np.full(2, 2.0), "rho": 0.5, "eta": np.full((2, 2), 0.125)}  # 1 (0.25 + 0.25) = 2 c1
