@@ -21,6 +21,6 @@ def mortal(simulation: "Simulation[Any]", state: Any, t: int, runs: range) -> An
     return iterate(simulation, state, t, runs)
 
 
-Simulation._iterate = mortal  # type: ignore[method-assign]
+Simulation._iterate = mortal  # type: ignore[method-assign, assignment]
 sys.argv[1:] = sys.argv[3:]
 entry()

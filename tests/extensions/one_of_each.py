@@ -161,7 +161,7 @@ class Shrink(dp.data.Step):
     factor: Positive = 0.5
 
     def apply(self, records: dp.data.Records) -> tuple[dp.data.Records, str]:
-        return replace(records, X=self.factor * records.matrix), f"features times {self.factor:g}"
+        return replace(records, X=self.factor * np.asarray(records.matrix)), f"features times {self.factor:g}"
 
 
 @dp.metric("norm")
@@ -172,7 +172,7 @@ class Norm(dp.methods.Metric):
     column: ClassVar[str] = "norm"
 
     def value(self, seen: dp.methods.Observation) -> Array:
-        return np.linalg.norm(seen.classifier, axis=-1)
+        return np.asarray(np.linalg.norm(seen.classifier, axis=-1))
 
 
 @dp.metric("node_accuracy")
@@ -201,7 +201,8 @@ class Doubled(dp.privacy.AccountKind[dp.privacy.NetworkReleases]):
         return replace(bound, name="doubled", title="twice the paper's bound", node_values=2.0 * bound.node_values)
 
     def calibrate(self, releases: dp.privacy.NetworkReleases, target: float, delta: float) -> dp.privacy.NetworkReleases:
-        return dp.privacy.accounts["bound"]().calibrate(releases, target / 2.0, delta)
+        found: dp.privacy.NetworkReleases = dp.privacy.accounts["bound"]().calibrate(releases, target / 2.0, delta)
+        return found
 
 
 @dp.plot("norms")

@@ -1,5 +1,7 @@
 """The checks for other people's classes: sound classes pass, and each law says in a sentence what breaks it."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +46,34 @@ def test_a_source_of_the_package(tmp_path: Path, rng: np.random.Generator) -> No
     check_source(dp.data.sources["npz"](path=str(tmp_path / "records.npz"), positive=7), X, y)
 
 
+TYPED_IN = '''
+import dpadmm_mpi as dp
+from dpadmm_mpi.methods.star.method import StarAdmm
+
+
+@dp.method("typed-in")
+class TypedIn(StarAdmm):
+    """No file holds it."""
+
+    weight: float = 0.5
+
+
+@dp.loss("typed-in")
+class TypedInLoss(dp.problems.Logistic):
+    """Nor this one."""
+
+
+dp.testing.check_method(TypedIn, weight=0.25)
+dp.testing.check_loss(TypedInLoss())
+'''
+
+
+def test_classes_that_were_typed_in() -> None:
+    """As in a notebook: the class has no file that could be loaded again."""
+    process = subprocess.run([sys.executable, "-"], input=TYPED_IN, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
+
+
 # Methods that break a law
 
 
@@ -58,8 +88,9 @@ def test_a_method_that_remembers_outside_its_state() -> None:
             before = memory.get(t - 1)
             memory[t] = state.primal.copy()
             state = super().dual_step(node, state, t)
-            same = before is not None and before.shape == state.primal.shape
-            return state._replace(dual=state.dual + 1e-3 * (state.primal - before)) if same else state
+            if before is None or before.shape != state.primal.shape:
+                return state
+            return state._replace(dual=state.dual + 1e-3 * (state.primal - before))
 
     words = "\n".join(broken_laws(check_method, Forgetful, optimum=False))
     assert "give other bits" in words
@@ -164,7 +195,7 @@ def test_options_and_words() -> None:
     class Demanding(Decentralised):
         """Has an option without a default."""
 
-        weight: float
+        weight: float  # type: ignore[misc]  # keywords only: the order does not matter
 
     assert broken_laws(check_method, Demanding) == ["every option needs a default, but weight has none"]
 
@@ -190,7 +221,7 @@ def test_a_loss_with_wrong_constants() -> None:
     class Optimistic(dp.problems.Logistic):
         """Flatter than it is, it says."""
 
-        curvature_bound: ClassVar[float] = 0.2  # type: ignore[misc]
+        curvature_bound: ClassVar[float] = 0.2
 
     found = broken_laws(check_loss, Optimistic())
     assert found[0].startswith("curvature_bound = 0.2, but second is 0.25 at z = 0")

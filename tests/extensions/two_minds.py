@@ -13,5 +13,5 @@ def another(path: Path) -> bytes:
     return content + b"\n" if path.name == "mine.py" and announced_rank() == 1 else content
 
 
-Path.read_bytes = another  # type: ignore[method-assign]
+Path.read_bytes = another  # type: ignore[method-assign, assignment]
 entry()
