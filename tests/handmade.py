@@ -12,6 +12,7 @@ CONFIG = 'name = "{name}"\nruns = 4\n\n[algorithm]\nmethod = "{method}"\n\n[priv
 def star_file(
     path: Path,
     name: str = "PS-ADMM",
+    *,
     method: str = "ps-admm",
     sound: float = 40.0,
     nodes: int = 5,
@@ -19,7 +20,7 @@ def star_file(
     rows: int = 31,
     extra: bool = False,
     gap: bool = True,
-):
+) -> Path:
     """A file of the star family: other accounts, no KKT residual, a hub that is one node more than /node has."""
     t = np.arange(rows)
     rng = np.random.default_rng(5)
@@ -35,7 +36,7 @@ def star_file(
         for scale, length in scales.items():
             file.create_dataset(scale, data=np.arange(length)).make_scale(scale.split("/")[-1])
 
-        def put(name: str, values, *dims: Any, **attributes: Any) -> None:
+        def put(name: str, values: Any, *dims: str, **attributes: Any) -> None:
             file.create_dataset(name, data=values)
             for axis, dim in enumerate(dims):
                 file[name].dims[axis].attach_scale(file[dim])

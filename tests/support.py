@@ -20,8 +20,10 @@ from dpadmm_mpi.methods import Config, Curated, Decentralised, Plan, make_plan, 
 from dpadmm_mpi.methods.curated.plan import CuratedPlan
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.methods.star.plan import StarPlan
-from dpadmm_mpi.privacy.account import Account
+from dpadmm_mpi.privacy.account import Account, accounts_of
+from dpadmm_mpi.privacy.noises import Gamma
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, perturbations
+from dpadmm_mpi.privacy.releases import NetworkReleases, Releases
 from dpadmm_mpi.registry import Registry, is_inside
 from dpadmm_mpi.storage.experiments import load
 from dpadmm_mpi.storage.result import Result
@@ -146,6 +148,20 @@ def curated_plan(raw: Raw | Path) -> tuple[CuratedPlan, Dataset[Any]]:
     plan, dataset = planned(raw)
     assert isinstance(plan, CuratedPlan)
     return plan, dataset
+
+
+def network_releases(perturbation: str, *, alpha: Array, **values: Any) -> NetworkReleases:
+    """Releases with Gamma noise at `alpha`, (K, N), in a data step; of the logistic loss unless `values` say otherwise."""
+    noise = Gamma(alpha=1.0)
+    kind = perturbations[perturbation]
+    made = kind(noise=noise) if issubclass(kind, DataStepPerturbation) else kind()
+    private = noise if made.private else None
+    return NetworkReleases(**({"perturbation": made, "noise": private, "parameter": alpha, "G": 1.0, "c1": 0.25} | values))
+
+
+def ledger(releases: Releases, delta: float = 1e-5) -> dict[str, Account]:
+    """All accounts of what was released, by name."""
+    return by_name(accounts_of(releases, delta))
 
 
 def by_name(accounts: Sequence[Account]) -> dict[str, Account]:

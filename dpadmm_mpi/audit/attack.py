@@ -10,14 +10,17 @@ v(t), and the error of it is what the noise buys. A margin loss shows y x only: 
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dpadmm_mpi.audit.exact import read_run
+from dpadmm_mpi.config.reading import one_of
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.base import Plan, methods
 from dpadmm_mpi.methods.decentralised.algorithm import kkt_gradient
 from dpadmm_mpi.methods.decentralised.audit import Transcript, read_transcript
-from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
+from dpadmm_mpi.methods.decentralised.plan import NetworkMethod, NetworkPlan
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.types import Array, Ints
@@ -37,9 +40,13 @@ class Attack:
 
 
 def attack(path: Path, node: int = 0, record: int = 0) -> Attack:
-    result, plan, dataset = read_run(path)
-    if not isinstance(plan, NetworkPlan):
-        raise InputError(f"{path}: a run of {plan.config.method_name}, but this is for the methods on a network")
+    def refuse(plan: Plan[Any]) -> None:
+        if not isinstance(plan, NetworkPlan):
+            names = one_of(name for name, cls in methods.items() if issubclass(cls, NetworkMethod))
+            raise InputError(f"{path}: a run of {plan.config.method_name}, but this is for the methods on a network: {names}")
+
+    result, plan, dataset = read_run(path, refuse)
+    assert isinstance(plan, NetworkPlan)
     transcript = read_transcript(plan, result, dataset)
     if not 0 <= node < plan.nodes:
         raise InputError(f"--node {node}: there are the nodes 0 to {plan.nodes - 1}")

@@ -1,5 +1,6 @@
 """`dpadmm audit`: the exact privacy loss of a recorded run; each family says how it is computed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,16 @@ class Audit(Examined):
     result: Result
 
 
-def read_run(path: Path, trajectory: str = "") -> tuple[Result, Plan[Any], Dataset[Any]]:
-    """A complete run with its released vectors, its plan and its records; the file is read once."""
+def read_run(path: Path, refuse: Callable[[Plan[Any]], None] | None = None) -> tuple[Result, Plan[Any], Dataset[Any]]:
+    """A complete run with its released vectors, its plan and its records; the file is read once.
+
+    `refuse` says no to a run that would not do even if it had its released vectors.
+    """
     result = load(path)
     plan, dataset = make_plan(read_again(result.config_text, path))
-    refuse_unexaminable(result, trajectory or next(iter(plan.measures_class.trajectory_layout)), result.complete)
+    if refuse is not None:
+        refuse(plan)
+    refuse_unexaminable(result, next(iter(plan.measures_class.trajectory_layout)), result.complete)
     if plan.map_sha256 and result.attributes["problem"]["map_sha256"] != plan.map_sha256:
         raise InputError(f"{path}: its linear map has changed since it was run; restore problem.map_path")
     return result, plan, dataset

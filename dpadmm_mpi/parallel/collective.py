@@ -1,5 +1,6 @@
 """What all ranks do together: take results from rank 0, share errors, and stop when one of them must."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -9,6 +10,8 @@ from dpadmm_mpi.parallel.transport import INTERRUPTED, Transport
 from dpadmm_mpi.registry import blamed
 
 T = TypeVar("T")
+
+SPEAKING = 5.0  # seconds in which the rank that says what has happened ends all others, this one too
 
 
 def on_root(transport: Transport, make: Callable[[], T]) -> T:
@@ -48,7 +51,9 @@ def guard(transport: Transport, speak: Callable[[BaseException], None]) -> Itera
     except BaseException as error:
         alone = not (isinstance(error, DpadmmError) and error.everywhere)
         if transport.size > 1 and alone:
-            if not getattr(error, "told", False):
+            if isinstance(error, DpadmmError) and error.told:
+                time.sleep(SPEAKING)
+            else:
                 speak(error)
             interrupted = isinstance(error, KeyboardInterrupt)
             transport.abort(error.exit_code if isinstance(error, DpadmmError) else INTERRUPTED if interrupted else 1)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import NETWORK_METHODS, command, result_of
+from support import NETWORK_METHODS, Raw, command, result_of
 
 from dpadmm_mpi import InputError
 from dpadmm_mpi.audit.attack import attack
 
 
-def target_of_attack(method: str, privacy, runs: int = 1, features: int = 6):
+def target_of_attack(method: str, privacy: Raw, runs: int = 1, features: int = 6) -> Raw:
     return {
         "name": f"{method} {privacy['perturbation']}",
         "seed": 3,
@@ -64,5 +64,5 @@ def test_attack_is_for_the_decentralised_methods(tmp_path: Path, method: str, tr
     privacy_table = {} if method == "star-admm" else {"noise_std": 1.0}
     table = {"algorithm": {"method": method}, "privacy": privacy_table, "record": {"trajectory": trajectory}}
     result_of({"iterations": 2, "data": {"records": 60, "features": 3}} | table, tmp_path / "o.h5")
-    with pytest.raises(InputError, match=f"a run of {method}, but this is for the decentralised methods: admm, "):
+    with pytest.raises(InputError, match=f"a run of {method}, but this is for the methods on a network: admm, "):
         attack(tmp_path / "o.h5")

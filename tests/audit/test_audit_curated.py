@@ -1,17 +1,19 @@
 """The audit of the curated family: sound runs pass, losses by hand, planted faults are caught."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from support import Raw, command, planned, result_of
+from curated_cases import curated_config
+from support import Raw, all_records, command, curated_plan, result_of
 
 import dpadmm_mpi
 from dpadmm_mpi import InputError
+from dpadmm_mpi.audit import audit
 from dpadmm_mpi.methods.curated import accounts as theory
 from dpadmm_mpi.methods.curated import algorithm as curated
-from dpadmm_mpi.methods.curated.audit import audit
 from dpadmm_mpi.types import Array
 
 
@@ -31,10 +33,11 @@ def test_the_map_is_in_the_file_and_the_audit_compares_it(tmp_path: Path) -> Non
         audit(tmp_path / "o.h5")
 
 
-def audited(method: str, runs: int = 300, **sections: Any):
+def audited(method: str, runs: int = 300, **sections: Any) -> Raw:
     """Few records and the smoothed hinge, which has its full slope on both sides: the sensitivity is nearly used up."""
-    data, problem = {"records": 20, "features": 2, "train": 1.0}, {"loss": "huber", "lambda1": 1e-3}
-    config = raw(method, 4, runs=runs, problem=problem, data=data, **sections)
+    data: Raw = {"records": 20, "features": 2, "train": 1.0}
+    problem: Raw = {"loss": "huber", "lambda1": 1e-3}
+    config = curated_config(method, 4, runs=runs, problem=problem, data=data, **sections)
     config["network"], config["data"]["split"] = {"nodes": 2}, "even"
     config["data"].pop("concentration")
     config["privacy"] = {"noise_std": 0.1}
@@ -51,7 +54,7 @@ def test_three_hundred_runs_pass_the_audit(tmp_path: Path, method: str, algorith
     assert report.findings == []
     assert report.losses.shape == (2, 300, 4, 9)
     delta = 1 / 300
-    plan, _ = planned(audited(method))
+    plan, _ = curated_plan(audited(method))
     assert report.worst.max() > 0.5 * theory.sound_epsilon(plan.releases, delta)[-1, 0]
 
 
@@ -61,15 +64,15 @@ def test_loss_of_one_step_by_hand(tmp_path: Path) -> None:
     config["problem"] = {"lambda1": 1e-3}
     result_of(config, tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", node=1, record=2)
-    X, y = records(planned(config)[1])
+    X, y = all_records(curated_plan(config)[1])
     Z = y[:, None] * X
     n = 10 + 2  # node 1's third record
     for run in range(3):
         x = report.result["server_trajectory"][run, 1]
 
-        def log_density(rows: Array, x: Array = x):
+        def log_density(rows: Array, x: Array = x) -> float:
             mean = -(4.0 / 5.0) * (-0.5 * rows.mean(axis=0))  # eta = 4, gamma = 5, w_1 = u_0 = 0
-            return -np.sum((x - mean) ** 2) / (2 * (0.8 * 0.1) ** 2)
+            return float(-np.sum((x - mean) ** 2) / (2 * (0.8 * 0.1) ** 2))
 
         towards = -Z.mean(axis=0)  # without noise xhat_1 is a positive multiple of the mean record
         for pair, new in enumerate((-Z[n], -Z[n] / np.linalg.norm(Z[n]), towards / np.linalg.norm(towards))):
@@ -107,15 +110,18 @@ def test_the_audit_shows_no_share_of_an_epsilon_of_0(tmp_path: Path) -> None:
     assert [line.split()[-2:] for line in process.stdout.splitlines()[1:3]] == [["0", "-"]] * 2
 
 
-def half(noise, seed: int, run: int, hub, t: int, noise_std, d: int):
+Noise: TypeAlias = Callable[[int, int, int, int, float, int], Array]
+
+
+def half(noise: Noise, seed: int, run: int, hub: int, t: int, noise_std: float, d: int) -> Array:
     return noise(seed, run, hub, t, noise_std / 2, d)
 
 
-def reused(noise, seed: int, run: int, hub, t: int, noise_std, d: int):
+def reused(noise: Noise, seed: int, run: int, hub: int, t: int, noise_std: float, d: int) -> Array:
     return noise(seed, run, hub, min(t, 3), noise_std, d)
 
 
-def same_in_every_run(noise, seed: int, run: int, hub, t: int, noise_std, d: int):
+def same_in_every_run(noise: Noise, seed: int, run: int, hub: int, t: int, noise_std: float, d: int) -> Array:
     return noise(seed, 0, hub, t, noise_std, d)
 
 
@@ -123,7 +129,7 @@ FAULTS = {half: "is not N(0, noise_std^2)", reused: "noise is used again", same_
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Callable[..., Array]) -> None:
     original = curated.gaussian_noise
     monkeypatch.setattr(curated, "gaussian_noise", lambda *arguments: fault(original, *arguments))
     result_of(audited("dp-acc-admm", runs=100), tmp_path / "o.h5")
@@ -147,7 +153,7 @@ def test_audit_command(tmp_path: Path) -> None:
     for config, words in (
         (audited("dp-admm", runs=2, algorithm={"u0": "as-printed"}), "not private"),
         (audited("dp-admm", runs=2, record={"trajectory": False}), "holds no trajectory"),
-        (raw("gl-admm"), "nothing to audit"),
+        (curated_config("gl-admm"), "nothing to audit"),
     ):
         result_of(config, tmp_path / "n.h5", force=True)
         with pytest.raises(InputError, match=words):

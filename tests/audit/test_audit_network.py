@@ -1,21 +1,24 @@
-"""The audit: sound runs pass, close to the bound in low dimension; planted faults are caught. And the attack."""
+"""The audit: sound runs pass, close to the bound in low dimension; planted faults are caught."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support import NETWORK_METHODS, command, result_of
+from support import NETWORK_METHODS, PRIVATE, Raw, command, network_plan, result_of
 
-from dpadmm_mpi.methods.decentralised import accounts as privacy
-from dpadmm_mpi.methods.decentralised import algorithm as decentralised
-from dpadmm_mpi.methods.decentralised.audit import audit, read_transcript
+from dpadmm_mpi.audit import audit
+from dpadmm_mpi.methods.decentralised import accounts, algorithm
+from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, State
+from dpadmm_mpi.methods.decentralised.audit import read_transcript
+from dpadmm_mpi.privacy.data_steps import StepCost
+from dpadmm_mpi.privacy.noises import draw
 from dpadmm_mpi.types import Array
 
 
-def small(method: str, perturbation: str, runs: int = 200, features: int = 1, **sections: Any):
+def small(method: str, perturbation: str, runs: int = 200, features: int = 1, **sections: Any) -> Raw:
     """Two nodes with few records: the bound is nearly reached. The smoothed hinge has the full slope on both sides."""
-    raw = {
+    raw: Raw = {
         "name": f"{method} {perturbation}",
         "seed": 21,
         "runs": runs,
@@ -58,7 +61,8 @@ def test_loss_of_one_step_by_hand(tmp_path: Path) -> None:
     raw = small("admm", "objective", runs=5, problem={"loss": "logistic"}) | {"iterations": 1}
     result_of(raw, tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", node=1, record=2)
-    view = read_transcript(tmp_path / "o.h5").view(1)
+    plan, dataset = network_plan(raw)
+    view = read_transcript(plan, report.result, dataset).view(1)
     z = view.rows[:, 0]
     flipped, stretched = z.copy(), z.copy()
     flipped[2], stretched[2] = -z[2], -np.sign(z[2])
@@ -66,29 +70,29 @@ def test_loss_of_one_step_by_hand(tmp_path: Path) -> None:
     for run in range(5):
         f = report.result["trajectory"][run, 1, 1, 0]
 
-        def log_density(rows: Array, f: Array = f):
+        def log_density(rows: Array, f: float = f) -> float:
             p = 1 / (1 + np.exp(rows * f))
             e = -(2 / 9 * np.sum(-p * rows) + 0.5 * f + 2 * f)  # starts at zero: the pull of the penalty is 2 eta V f
             slope = 2 / 9 * np.sum(p * (1 - p) * rows**2) + 0.5 + 2
-            return -2.0 * abs(e) + np.log(slope)
+            return float(-2.0 * abs(e) + np.log(slope))
 
         for pair, changed in enumerate((flipped, stretched)):
             assert report.losses[0, run, 0, pair] == pytest.approx(log_density(z) - log_density(changed), abs=1e-8)
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    original = decentralised.noise
+    original = draw
     if fault == "noise with alpha twice as large":
-        monkeypatch.setattr(decentralised, "noise", lambda s, r, n, t, alpha, d: original(s, r, n, t, 2 * alpha, d))
+        monkeypatch.setattr(algorithm, "draw", lambda k, s, r, n, t, alpha, d: original(k, s, r, n, t, 2 * alpha, d))
     elif fault == "noise reused in two iterations":
-        monkeypatch.setattr(decentralised, "noise", lambda s, r, n, t, alpha, d: original(s, r, n, min(t, 2), alpha, d))
+        monkeypatch.setattr(algorithm, "draw", lambda k, s, r, n, t, alpha, d: original(k, s, r, n, min(t, 2), alpha, d))
     elif fault == "variance for standard deviation":
-        monkeypatch.setattr(decentralised, "noise", lambda s, r, n, t, alpha, d: original(s, r, n, t, alpha**2, d))
+        monkeypatch.setattr(algorithm, "draw", lambda k, s, r, n, t, alpha, d: original(k, s, r, n, t, alpha**2, d))
     elif fault == "the recycled step reads the records":
-        work = decentralised.Decentralised.work
+        work = NetworkNodes.work
 
-        def reading(self, state, t: int, runs: int, phase):
-            if not self.settings.is_data_step(t):
+        def reading(self: NetworkNodes, state: State, t: int, runs: range, phase: int) -> State:
+            if not self.settings.method.is_data_step(t):
                 exact = [
                     [p.data_gradient(p.signed @ f) + p.ridge * f for p, f in zip(self.problems, primal, strict=True)]
                     for primal in state.primal
@@ -96,10 +100,10 @@ def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
                 state = state._replace(gradient=np.array(exact))
             return work(self, state, t, runs, phase)
 
-        monkeypatch.setattr(decentralised.Decentralised, "work", reading)
+        monkeypatch.setattr(NetworkNodes, "work", reading)
     elif fault == "a bound that forgets a factor 2":
-        cost = privacy.paper_cost
-        monkeypatch.setattr(privacy, "paper_cost", lambda r: privacy.StepCost(*(0.5 * part for part in cost(r))))
+        cost = accounts.paper_cost
+        monkeypatch.setattr(accounts, "paper_cost", lambda r: StepCost(*(0.5 * part for part in cost(r))))
 
 
 FAULTS = {
@@ -125,8 +129,8 @@ def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_loss_that_does_not_fit_delta_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An epsilon that is far too small, as a wrong account would give: too many runs lie above it."""
     result_of(small("r-admm", "primal"), tmp_path / "o.h5")
-    account = privacy.epsilon
-    monkeypatch.setattr(privacy, "epsilon", lambda r, delta: account(r, delta) * 0.1 - 0.5)
+    account = accounts.epsilon
+    monkeypatch.setattr(accounts, "epsilon", lambda r, delta: account(r, delta) * 0.1 - 0.5)
     assert any("incompatible" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
 
 

@@ -7,21 +7,19 @@ import numpy as np
 import pytest
 from oracles.star import Provider, inner_path
 from scipy import stats
-from support import command, planned, result_of, shard_of
+from support import Raw, command, dense, planned, result_of, shard_of, star_plan
 
-from dpadmm_mpi.methods.base import make_plan
+from dpadmm_mpi.audit import audit
 from dpadmm_mpi.methods.star import accounts as theory
 from dpadmm_mpi.methods.star import algorithm as algorithm
 from dpadmm_mpi.methods.star import plan as family
-from dpadmm_mpi.methods.star.audit import audit
-from dpadmm_mpi.rng import Purpose, generator
-from dpadmm_mpi.storage import experiments as configfile
+from dpadmm_mpi.rng import Generator, Purpose, generator
 from dpadmm_mpi.types import Array
 
 
-def small(runs: int = 200, features: int = 1, noise_std: float = 6.0, **sections: Any):
+def small(runs: int = 200, features: int = 1, noise_std: float = 6.0, **sections: Any) -> Raw:
     """Two providers with few records, so that one of them matters. The smoothed hinge has the full slope on both sides."""
-    raw = {
+    raw: Raw = {
         "name": "audited",
         "seed": 8,
         "runs": runs,
@@ -42,7 +40,7 @@ def test_two_hundred_sound_runs_pass(tmp_path: Path, averaging: str, features: i
     result_of(small(features=features, algorithm={"averaging": averaging}), tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", candidates=3)
     assert report.findings == []
-    plan, _ = make_plan(configfile.load(tmp_path / "o.h5").configs[0])
+    plan, _ = star_plan(tmp_path / "o.h5")
     assert (report.worst / theory.sound_epsilon(plan.releases, 0.1)[-1]).max() > 0.1
 
 
@@ -52,16 +50,17 @@ def test_loss_by_hand(tmp_path: Path) -> None:
     result = result_of(raw, tmp_path / "o.h5")
     report = audit(tmp_path / "o.h5", node=1, record=3)
     shard = shard_of(planned(raw)[1], 1)
-    own = Provider(shard.X, shard.y)
-    flipped, stretched = shard.X.copy(), shard.X.copy()
+    X = dense(shard.X)
+    own = Provider(X, shard.y)
+    flipped, stretched = X.copy(), X.copy()
     flipped[3] *= -1
-    stretched[3] *= -1 / np.linalg.norm(shard.X[3])
+    stretched[3] *= -1 / np.linalg.norm(X[3])
     rho, eta = 1.0, 1 / (4 * 1.25)
 
-    def log_density(provider, o, v: Array, start: Array):
+    def log_density(provider: Provider, o: Array, v: Array, start: Array) -> float:
         u = provider.gradient(start)
         means = [provider.record_gradient(m, v) - provider.record_gradient(m, start) + u for m in range(5)]
-        return np.log(np.mean([stats.norm(mean, 1.5).pdf(o).prod() for mean in means]))
+        return float(np.log(np.mean([stats.norm(mean, 1.5).pdf(o).prod() for mean in means])))
 
     for run in range(2):
         lam = np.zeros(2)
@@ -70,11 +69,11 @@ def test_loss_by_hand(tmp_path: Path) -> None:
             x, z = result["trajectory"][run, t - 1, 1], result["server_trajectory"][run, t - 1]
             m = generator(8, Purpose.SAMPLES, run, 1, t).integers(5, size=6)
             noise = 1.5 * generator(8, Purpose.INNER_NOISE, run, 1, t).standard_normal((6, 2))
-            vs = inner_path(own, x, lam, z, rho, eta, m, noise)
+            vs = inner_path(own, x, lam, z, rho=rho, eta=eta, samples=m, noise=noise)
             for s in range(6):
                 o = own.record_gradient(m[s], vs[s]) - own.record_gradient(m[s], x) + own.gradient(x) + noise[s]
-                for pair, X in enumerate((flipped, stretched)):
-                    expected[pair] += log_density(own, o, vs[s], x) - log_density(Provider(X, shard.y), o, vs[s], x)
+                for pair, changed in enumerate((flipped, stretched)):
+                    expected[pair] += log_density(own, o, vs[s], x) - log_density(Provider(changed, shard.y), o, vs[s], x)
             assert np.allclose(report.losses[0, run, t - 1], expected, rtol=1e-8, atol=1e-10)
             lam = lam + rho * (result["trajectory"][run, t, 1] - result["server_trajectory"][run, t])
 
@@ -82,10 +81,10 @@ def test_loss_by_hand(tmp_path: Path) -> None:
 def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     if fault == "half the noise":
         inner = family._inner
-        monkeypatch.setattr(family, "_inner", lambda config, noise_std: inner(config, 0.5 * noise_std))
+        monkeypatch.setattr(family, "_inner", lambda options, rho, loss, std: inner(options, rho, loss, 0.5 * std))
     else:
 
-        def reusing(seed: int, purpose, run: int = 0, node: int = 0, iteration: int = 0):
+        def reusing(seed: int, purpose: Purpose, run: int = 0, node: int = 0, iteration: int = 0) -> Generator:
             return generator(seed, purpose, run, node, min(iteration, 2) if purpose == Purpose.INNER_NOISE else iteration)
 
         monkeypatch.setattr(algorithm, "generator", reusing)

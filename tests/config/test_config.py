@@ -51,7 +51,8 @@ REFUSED: list[tuple[Raw, str]] = [
     ({"data": {"source": "csv"}}, 'data.path: missing; data.source = "csv" needs it'),
     ({"problem": {"width": 0.3}}, 'problem.width: has no meaning for problem.loss = "logistic"'),
     # privacy that would be lost without a word
-    ({"privacy": {"alpha": 1.0}}, 'privacy.alpha: has no meaning for privacy.perturbation = "none"; remove it or choose dual, penalty,'),
+    ({"privacy": {"alpha": 1.0}},
+     'privacy.alpha: has no meaning for privacy.perturbation = "none"; remove it or choose dual, penalty,'),
     ({"privacy": {"perturbation": "dual"}}, 'privacy.alpha: missing; perturbation = "dual" needs alpha'),
     ({"privacy": {"perturbation": "dual", "alpha": {"ratio": 1.1}}}, "needs alpha with its first value"),
     ({"privacy": {"perturbation": "dual", "alpha": 1.0, "target": 2.0}}, "privacy.alpha and privacy.target: give one"),

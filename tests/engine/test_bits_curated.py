@@ -28,7 +28,7 @@ VARIANTS = {
 
 
 @pytest.fixture(scope="module")
-def serial(tmp_path_factory: pytest.TempPathFactory):
+def serial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with all variants on five uneven shards, and the folder that a serial run of it wrote."""
     folder = tmp_path_factory.mktemp("curated")
     rng = np.random.default_rng(3)

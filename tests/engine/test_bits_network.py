@@ -11,7 +11,7 @@ SOURCES = ("synthetic", "npz", "libsvm")
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory):
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One file with every method and perturbation as variants, and the folder that a serial run of it wrote.
 
     Six nodes of unequal degrees, uneven shards, two runs, noise on; dense, sparse and synthetic records.

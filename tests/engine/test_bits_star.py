@@ -12,7 +12,7 @@ from dpadmm_mpi.storage.compare import compare
 
 
 @pytest.fixture(scope="module")
-def stars(tmp_path_factory: pytest.TempPathFactory):
+def stars(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every method as a variant, dense and sparse records of unequal providers, and the folder that a serial run wrote."""
     folder = tmp_path_factory.mktemp("stars")
     rng = np.random.default_rng(4)

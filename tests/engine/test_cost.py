@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from dpadmm_mpi.cli.main import cli
-from dpadmm_mpi.config.options import Config
 from dpadmm_mpi.engine.cost import Cost, Rows, cost, in_words, look_at
 from dpadmm_mpi.engine.machine import Machine, measure
+from dpadmm_mpi.methods import Config
 from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.parallel.owners import assign_owners
 from dpadmm_mpi.storage.experiments import load
@@ -43,7 +43,7 @@ every_family = pytest.mark.parametrize("raw", FAMILIES, ids=lambda raw: raw["alg
 
 def predict(raw: dict[str, Any], *overrides: str, ranks: int = 1, rows: Rows = DENSE, machine: Machine = MACHINE) -> Cost:
     plan, _ = make_plan(_config(raw, *overrides))
-    return cost(plan, assign_owners(plan.sizes, ranks, plan.graph.has_hub), rows, lambda runs: machine)
+    return cost(plan, assign_owners(plan.sizes, ranks, plan.topology.has_hub), rows, lambda runs: machine)
 
 
 def _config(raw: dict[str, Any], *overrides: str) -> Config:

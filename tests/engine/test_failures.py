@@ -7,29 +7,32 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pytest
-from support import MPI_ENVIRONMENT, TIMEOUT, MakeConfig, Process, WriteToml, command, sentences
+from support import MPI_ENVIRONMENT, PROGRAMS, TIMEOUT, MakeConfig, Process, WriteToml, command, dpadmm, popen, sentences
 
 from dpadmm_mpi import InputError, load
 
-SABOTAGE = Path(__file__).parent / "sabotage.py"
+SABOTAGE = PROGRAMS / "sabotage.py"
 RANKS = 3
+
+Job: TypeAlias = tuple[str, Path, str, Path]  # run CONFIG -o FILE
 
 
 @pytest.fixture
-def job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path):
+def job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> Job:
     return "run", write_toml(config("r-admm", "objective")), "-o", tmp_path / "out.h5"
 
 
-def run_sabotaged(job: list[str], fault: str, rank, ranks: int = RANKS):
+def run_sabotaged(job: Job, fault: str, rank: int, ranks: int | None = RANKS) -> Process:
     return command(fault, rank, *job, ranks=ranks, program=SABOTAGE)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("fault", ["raise", "exit"])
-def test_one_rank_fails(job: list[str], fault: str, rank: int) -> None:
+def test_one_rank_fails(job: Job, fault: str, rank: int) -> None:
     process = run_sabotaged(job, fault, rank)
     assert process.returncode == 1
     assert len(sentences(process)) == 1
@@ -38,7 +41,7 @@ def test_one_rank_fails(job: list[str], fault: str, rank: int) -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_one_rank_is_killed(job: list[str], rank: int) -> None:
+def test_one_rank_is_killed(job: Job, rank: int) -> None:
     """The launcher notices; its code says the signal. The log of rank 0 is readable and not complete."""
     process = run_sabotaged(job, "kill", rank)
     assert process.returncode == 128 + signal.SIGKILL
@@ -46,7 +49,7 @@ def test_one_rank_is_killed(job: list[str], rank: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [None, RANKS])
-def test_full_disk(job: list[str], ranks: int) -> None:
+def test_full_disk(job: Job, ranks: int) -> None:
     process = run_sabotaged(job, "full-disk", 0, ranks)
     assert process.returncode == 1
     assert len(sentences(process)) == 1
@@ -68,7 +71,7 @@ def test_bad_option_is_said_once() -> None:
 
 
 @pytest.mark.parametrize("ranks", [None, RANKS])
-def test_existing_output_is_refused_and_kept(job: list[str], ranks: int) -> None:
+def test_existing_output_is_refused_and_kept(job: Job, ranks: int) -> None:
     job[-1].write_text("precious")
     process = command(*job, ranks=ranks)
     assert process.returncode == 2
@@ -76,31 +79,31 @@ def test_existing_output_is_refused_and_kept(job: list[str], ranks: int) -> None
     assert job[-1].read_text() == "precious"
 
 
-def test_force_replaces(job: list[str]) -> None:
+def test_force_replaces(job: Job) -> None:
     job[-1].write_text("old")
     assert command(*job, "--force", ranks=2).returncode == 0
     assert load(job[-1]).complete
 
 
-def test_more_ranks_than_nodes(job: list[str]) -> None:
+def test_more_ranks_than_nodes(job: Job) -> None:
     process = command(*job, ranks=7)
     assert process.returncode == 2
     assert sentences(process) == ["dpadmm: started on 7 ranks, but the network has 6 nodes; use at most 6 ranks"]
 
 
 def test_python_interface_under_mpi(config: MakeConfig, tmp_path: Path) -> None:
-    """result_of(comm=...): a failing rank ends the job; copies without a communicator are refused."""
+    """run(comm=...): a failing rank ends the job; copies without a communicator are refused."""
     program = tmp_path / "program.py"
     program.write_text(
         "import sys\n"
         "from mpi4py import MPI\n"
         "import dpadmm_mpi\n"
-        "from dpadmm_mpi.algorithms import decentralised\n"
+        "from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes\n"
         "raw, fault = eval(sys.argv[1]), sys.argv[2]\n"
         "if fault == 'raise' and MPI.COMM_WORLD.Get_rank() == 1:\n"
-        "    decentralised.Decentralised.receive = None\n"
+        "    NetworkNodes.receive = None\n"
         "comm = None if fault == 'copies' else MPI.COMM_WORLD\n"
-        "result = result_of(raw, sys.argv[3], comm=comm)\n"
+        "result = dpadmm_mpi.run(raw, sys.argv[3], comm=comm)\n"
         "print('result' if result is not None else 'nothing')\n"
     )
     raw = repr(config("r-admm", "objective"))
@@ -109,16 +112,16 @@ def test_python_interface_under_mpi(config: MakeConfig, tmp_path: Path) -> None:
     assert command(raw, "raise", tmp_path / "b.h5", ranks=RANKS, program=program).returncode == 1
     copies = command(raw, "copies", tmp_path / "c.h5", ranks=RANKS, program=program)
     assert copies.returncode != 0
-    assert "call result_of(..., comm=MPI.COMM_WORLD)" in copies.stderr
+    assert "call run(..., comm=MPI.COMM_WORLD)" in copies.stderr
     assert not (tmp_path / "c.h5").exists()
 
 
-def long_job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, runs: int = 50):
+def long_job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, runs: int = 50) -> list[str]:
     path = write_toml(config("r-admm", "objective", iterations=500, runs=runs))
     return ["run", str(path), "-o", str(tmp_path / "out.h5")]
 
 
-def wait_until_running(tmp_path: Path, process: Process) -> None:
+def wait_until_running(tmp_path: Path, process: "subprocess.Popen[str]") -> None:
     """Until some rows are on the disk; the running job may be read."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
@@ -131,7 +134,7 @@ def wait_until_running(tmp_path: Path, process: Process) -> None:
 
 def test_a_killed_serial_run_leaves_a_readable_file(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """kill -9 at full speed: everything up to the last second is there, the rest is nan, complete is false."""
-    process = subprocess.Popen([sys.executable, "-m", "dpadmm_mpi", *long_job(config, write_toml, tmp_path)])
+    process = popen(dpadmm(*long_job(config, write_toml, tmp_path)))
     wait_until_running(tmp_path, process)
     process.kill()
     process.wait()
@@ -145,12 +148,11 @@ def test_a_killed_serial_run_leaves_a_readable_file(config: MakeConfig, write_to
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
 def test_a_killed_launcher_leaves_no_orphans(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
-    mpiexec = str(Path(sys.executable).parent / "mpiexec")
-    arguments = [mpiexec, "-n", "3", sys.executable, "-m", "dpadmm_mpi", *long_job(config, write_toml, tmp_path)]
-    process = subprocess.Popen(arguments, env={**os.environ, **MPI_ENVIRONMENT}, stderr=subprocess.DEVNULL)
+    words = dpadmm(*long_job(config, write_toml, tmp_path), ranks=3)
+    process = popen(words, env={**os.environ, **MPI_ENVIRONMENT}, stderr=subprocess.DEVNULL)
     wait_until_running(tmp_path, process)
 
-    def ranks():
+    def ranks() -> list[int]:
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal():
@@ -174,11 +176,8 @@ def test_a_killed_launcher_leaves_no_orphans(config: MakeConfig, write_toml: Wri
 
 @pytest.mark.parametrize("ranks", [None, RANKS])
 def test_interrupt_ends_the_job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, ranks: int) -> None:
-    start = [sys.executable, "-m", "dpadmm_mpi"]
-    if ranks:
-        start = [str(Path(sys.executable).parent / "mpiexec"), "-n", str(ranks), *start]
-    process = subprocess.Popen(
-        [*start, *long_job(config, write_toml, tmp_path)],
+    process = popen(
+        dpadmm(*long_job(config, write_toml, tmp_path), ranks=ranks),
         env={**os.environ, **MPI_ENVIRONMENT},
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -189,14 +188,14 @@ def test_interrupt_ends_the_job(config: MakeConfig, write_toml: WriteToml, tmp_p
     assert process.returncode != 0
     assert not load(tmp_path / "out.h5").complete
     if ranks is None:
-        assert errors.decode().split("\n")[-2].startswith("dpadmm: stopped by SIGINT after iteration ")
+        assert errors.split("\n")[-2].startswith("dpadmm: stopped by SIGINT after iteration ")
 
 
 def test_a_read_only_folder_is_said(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """Before anything is computed, and nothing appears beside the configuration."""
     path, folder = write_toml(config()), tmp_path / "read-only"
     folder.mkdir(mode=0o555)
-    words = [sys.executable, "-m", "dpadmm_mpi", "run", str(path), "-o", str(folder / "out.h5")]
+    words = dpadmm("run", path, "-o", folder / "out.h5")
     if os.geteuid() == 0:  # who may write everywhere, unless the right to is taken away
         words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *words]
     process = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT, check=False)

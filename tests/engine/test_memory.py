@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from support import WriteToml, command
+from support import PROGRAMS, WriteToml, command
 
 RANKS = 8
-PROGRAM = Path(__file__).parent / "memory.py"
+PROGRAM = PROGRAMS / "memory.py"
 TINY = ["data.source=synthetic", "data.records=400", "data.train=200", "data.features=74", "problem.C=1"]
 
 
@@ -22,7 +21,7 @@ def test_eight_ranks_on_bio_train(fetched: Callable[[str], str], write_toml: Wri
     }
     path = write_toml(raw)
 
-    def peaks(*overrides: Any):
+    def peaks(*overrides: str) -> list[float]:
         settings = [word for override in overrides for word in ("--set", override)]
         process = command(tmp_path, "run", path, "-o", tmp_path / "o.h5", "--force", *settings, ranks=RANKS, program=PROGRAM)
         assert process.returncode == 0, process.stderr

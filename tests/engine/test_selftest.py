@@ -29,14 +29,16 @@ def test_selftest_with_too_many_ranks_speaks_once(config: MakeConfig, write_toml
 def test_selftest_finds_what_does_not_fit(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, fault: str) -> None:
     program = tmp_path / "fault.py"
     program.write_text(
-        "from dpadmm_mpi import cli, launch, selftest, transport\n"
-        "if launch.announced_rank() == 1:\n"
+        "from dpadmm_mpi.cli.main import entry\n"
+        "from dpadmm_mpi.engine import selftest\n"
+        "from dpadmm_mpi.parallel import launcher, mpi\n"
+        "if launcher.announced_rank() == 1:\n"
         + {
             "configuration": "    selftest._digest = lambda content: 'another'\n",
-            "message": "    start = transport.MpiLinks.start\n"
-            "    transport.MpiLinks.start = lambda self, values: start(self, values + 1.0)\n",
+            "message": "    start = mpi.MpiLinks.start\n"
+            "    mpi.MpiLinks.start = lambda self, values: start(self, values + 1.0)\n",
         }[fault]
-        + "cli.entry()\n"
+        + "entry()\n"
     )
     process = command("run", "--selftest", write_toml(RESTARTS["admm"](config)), ranks=3, program=program)
     assert process.returncode == 1

@@ -3,33 +3,31 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from support import LAUNCHES, MPI_ENVIRONMENT, RESTARTS, MakeConfig, WriteToml, command, sentences
+from support import LAUNCHES, MPI_ENVIRONMENT, RESTARTS, TOP, MakeConfig, Raw, WriteToml, command, dpadmm, popen, sentences
 
 from dpadmm_mpi import load
 from dpadmm_mpi.cli.run import advice_to_pack, targets
 from dpadmm_mpi.engine.several import Job, Report, _summary, _work
 from dpadmm_mpi.errors import RunError, Stopped
-from dpadmm_mpi.storage import experiments as configfile
 from dpadmm_mpi.storage.compare import compare
-from dpadmm_mpi.storage.experiments import load
+from dpadmm_mpi.storage.experiments import load as load_experiment
 
-VARIANTS = [{"name": f"eta {eta}", "algorithm": {"eta": eta}} for eta in (0.6, 0.7, 0.8, 0.9, 1.0)]
+VARIANTS: list[Raw] = [{"name": f"eta {eta}", "algorithm": {"eta": eta}} for eta in (0.6, 0.7, 0.8, 0.9, 1.0)]
 
 
 @pytest.fixture
-def variants(config: MakeConfig, write_toml: WriteToml, tmp_path: Path):
+def variants(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> tuple[Path, list[Path]]:
     """A file with five variants, and the folder that a serial run of it writes."""
     path = write_toml(RESTARTS["admm"](config) | {"variant": VARIANTS})
     assert command("run", path, "-o", tmp_path / "serial").returncode == 0
     return path, sorted((tmp_path / "serial").glob("*.h5"))
 
 
-def assert_same_files(expected, folder: Path) -> None:
+def assert_same_files(expected: list[Path], folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [path.name for path in expected]
     for path in expected:
         assert list(compare(path, folder / path.name)) == []
@@ -56,7 +54,7 @@ def test_packing_is_advised_where_ranks_would_wait_for_each_other(
     """5 nodes on 2 ranks are 3 and 2: a third of the second rank's time. Not where there are too few variants either."""
     raw = config() | {"network": {"graph": "ring", "nodes": nodes}, "sweep": {"algorithm.eta": [0.1 * k for k in range(1, 6)]}}
     raw["data"] |= {"records": 400}
-    jobs = targets(configfile.load(write_toml(raw), []), None)
+    jobs = targets(load_experiment(write_toml(raw), []), None)
     assert (advice_to_pack(jobs, ranks) is not None) == advised
     assert advice_to_pack(jobs[: ranks - 1], ranks) is None
 
@@ -70,22 +68,22 @@ def test_the_advice_is_said_once(config: MakeConfig, write_toml: WriteToml, tmp_
 
 
 FAIL = """
-from dpadmm_mpi.cli.main import main as cli
-from dpadmm_mpi.engine.loop import loop as engine
+from dpadmm_mpi.cli.main import entry
+from dpadmm_mpi.engine import loop
 from dpadmm_mpi.errors import InputError, RunError
-settle = engine.make_plan
+settle = loop.make_plan
 def fail(config):
     if config.name == 'eta 0.7': raise {kind}('planted')
     return settle(config)
-engine.make_plan = fail
-cli.entry()
+loop.make_plan = fail
+entry()
 """
 
 
 @pytest.mark.parametrize(("kind", "code"), [("RunError", 1), ("InputError", 2)])
 @pytest.mark.parametrize(("ranks", "pack"), [(None, ()), (2, ()), (4, ("--pack", 2))])
 def test_a_failing_variant_is_named_and_the_others_finish(
-    variants: tuple[Path, list[Path]], tmp_path: Path, kind: str, code: int, ranks: int | None, pack
+    variants: tuple[Path, list[Path]], tmp_path: Path, kind: str, code: int, ranks: int | None, pack: tuple[object, ...]
 ) -> None:
     """One variant fails on all its ranks after the checks: it is named at the end, everything else is done and shown."""
     path, expected = variants
@@ -122,25 +120,9 @@ def test_a_signal_at_one_rank_stops_every_group(config: MakeConfig, write_toml: 
     path = write_toml(
         config("admm", iterations=200_000, record={"every": 100, "trajectory": False}) | {"variant": VARIANTS[:2]}
     )
-    mpiexec = str(Path(sys.executable).parent / "mpiexec")
-    job = [
-        mpiexec,
-        "-n",
-        "4",
-        sys.executable,
-        "-m",
-        "dpadmm_mpi",
-        "run",
-        str(path),
-        "-o",
-        str(tmp_path / "packed"),
-        "--pack",
-        "2",
-    ]
+    job = dpadmm("run", path, "-o", tmp_path / "packed", "--pack", 2, ranks=4)
     for _ in range(LAUNCHES):
-        process = subprocess.Popen(
-            job, env={**os.environ, **MPI_ENVIRONMENT}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        process = popen(job, env={**os.environ, **MPI_ENVIRONMENT}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while process.poll() is None and len(list((tmp_path / "packed").glob("*.h5.restart/checkpoint"))) < 2:
             time.sleep(0.02)
         if process.poll() is None:
@@ -181,7 +163,7 @@ def test_the_file_of_a_job_is_its_own(variants: tuple[Path, list[Path]]) -> None
 
 
 def test_sentences_come_in_the_order_of_the_variants_whichever_group_had_them() -> None:
-    jobs = [Job(configfile.load({"name": name}).configs[0], Path(f"{name}.h5")) for name in "abc"]
+    jobs = [Job(load_experiment({"name": name}).configs[0], Path(f"{name}.h5")) for name in "abc"]
     reports = [
         Report([], {"c.h5": RunError("c failed")}, {}),
         Report([], {"a.h5": RunError("a failed")}, {"b.h5": Stopped("b")}),
@@ -189,11 +171,11 @@ def test_sentences_come_in_the_order_of_the_variants_whichever_group_had_them() 
     assert str(_summary(jobs, reports)) == "a failed; c failed; b"
 
 
-FIGURE = Path(__file__).parents[2] / "configs" / "recycled-fig5.toml"
+FIGURE = TOP / "configs" / "recycled-fig5.toml"
 
 
 def test_recycling_methods_count_half() -> None:
     """[R] Fig. 5: the curves of 50 data steps come before those of 25, which even out what is left at the end."""
-    jobs = targets(load(FIGURE, []), Path("out"))
+    jobs = targets(load_experiment(FIGURE), Path("out"))
     steps = {"admm": 50, "m-admm": 50, "r-admm": 25, "mr-admm": 25}
-    assert [_work(job) for job in jobs] == [10 * steps[job.config.algorithm.method] for job in jobs]
+    assert [_work(job) for job in jobs] == [10 * steps[job.config.method_name] for job in jobs]

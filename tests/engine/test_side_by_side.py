@@ -8,7 +8,7 @@ from dpadmm_mpi.methods import base as plan
 from dpadmm_mpi.methods.base import SIDE_BY_SIDE
 
 
-def groups(raw: Raw):
+def groups(raw: Raw) -> list[range]:
     return planned(raw)[0].groups_of_runs
 
 

@@ -8,32 +8,29 @@ import time
 from pathlib import Path
 
 import pytest
-from support import LAUNCHES, MPI_ENVIRONMENT, MakeConfig, WriteToml, command, result_of
+from support import LAUNCHES, MPI_ENVIRONMENT, MakeConfig, WriteToml, command, dpadmm, popen, result_of
 
 from dpadmm_mpi import load
 from dpadmm_mpi.storage.checkpoint import restart_folder
 from dpadmm_mpi.storage.compare import compare
 
 STOPPED = 75
-MPIEXEC = str(Path(sys.executable).parent / "mpiexec")
 
 
 @pytest.fixture
-def job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path):
+def job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> list[str]:
     """Long enough to be stopped in the middle, short enough to be finished."""
     return ["run", str(write_toml(config("admm", iterations=1000, runs=2))), "-o", str(tmp_path / "out.h5")]
 
 
-def start(job: list[str], ranks: int):
+def start(job: list[str], ranks: int | None) -> "subprocess.Popen[str]":
     """The job, once its first rows are in the journal."""
-    launcher = [] if ranks is None else [MPIEXEC, "-n", str(ranks)]
     for _ in range(LAUNCHES):
-        process = subprocess.Popen(
-            [*launcher, sys.executable, "-m", "dpadmm_mpi", *job],
+        process = popen(
+            dpadmm(*job, ranks=ranks),
             env={**os.environ, **MPI_ENVIRONMENT},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
             start_new_session=True,
         )
         while process.poll() is None:
@@ -44,7 +41,7 @@ def start(job: list[str], ranks: int):
     raise AssertionError(process.communicate())
 
 
-def ranks_of(launcher):
+def ranks_of(launcher: "subprocess.Popen[str]") -> list[int]:
     """The processes that a launcher started."""
     children = Path(f"/proc/{launcher.pid}/task").glob("*/children")
     return sorted(int(pid) for child in children for pid in child.read_text().split())
@@ -59,7 +56,7 @@ def finish_and_compare(job: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_signal_to_one_process(job: list[str], tmp_path: Path, number: int) -> None:
+def test_signal_to_one_process(job: list[str], tmp_path: Path, number: signal.Signals) -> None:
     process = start(job, None)
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
@@ -97,12 +94,13 @@ def test_second_interrupt_stops_at_once(config: MakeConfig, write_toml: WriteTom
     program = tmp_path / "slow.py"
     program.write_text(
         "import os, signal, sys, time\n"
-        "from dpadmm_mpi import cli, engine\n"
+        "from dpadmm_mpi.cli.main import entry\n"
+        "from dpadmm_mpi.engine.simulation import Simulation\n"
         "def slow(*_):\n"
         "    for _ in range(2): os.kill(os.getpid(), signal.SIGINT)\n"
         "    time.sleep(1000)\n"
-        "engine.Simulation._iterate = slow\n"
-        "cli.entry()\n"
+        "Simulation._iterate = slow\n"
+        "entry()\n"
     )
     process = command("run", write_toml(config()), "-o", tmp_path / "out.h5", program=program)
     assert process.returncode == 130

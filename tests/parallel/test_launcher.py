@@ -13,7 +13,7 @@ from dpadmm_mpi.parallel.launcher import prefer_shared_memory
     [(("4", "4"), None, "^ucx"), (("4", "4"), "rdma", "rdma"), (("2", "4"), None, None), ((None, None), None, None)],
     ids=["one host", "the user's own choice", "several hosts", "another library"],
 )
-def test_ucx_is_left_out_on_one_host_only(sizes, chosen: str | None, used: str | None) -> None:
+def test_ucx_is_left_out_on_one_host_only(sizes: tuple[str | None, str | None], chosen: str | None, used: str | None) -> None:
     names = ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE", "OMPI_MCA_osc")
     environment = {name: value for name, value in zip(names, (*sizes, chosen), strict=True) if value is not None}
     prefer_shared_memory(environment)
@@ -21,7 +21,7 @@ def test_ucx_is_left_out_on_one_host_only(sizes, chosen: str | None, used: str |
 
 
 @pytest.fixture
-def job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path):
+def job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> tuple[str, Path, str, Path]:
     return "run", write_toml(config("r-admm", "objective")), "-o", tmp_path / "out.h5"
 
 
@@ -29,7 +29,7 @@ def job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path):
     ("environment", "rank"),
     [({"PMI_SIZE": "4", "PMI_RANK": "0"}, 0), ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2"}, 2)],
 )
-def test_copies_that_each_see_one_rank_are_refused(job: list[str], environment: Raw, rank: int) -> None:
+def test_copies_that_each_see_one_rank_are_refused(job: tuple[str, Path, str, Path], environment: Raw, rank: int) -> None:
     """As under the launcher of another MPI library: N singletons, of which one speaks and none writes."""
     process = command(*job, environment=environment)
     assert not job[-1].exists()
@@ -41,5 +41,5 @@ def test_copies_that_each_see_one_rank_are_refused(job: list[str], environment: 
         assert "sees one" in sentences(process)[0]
 
 
-def test_a_serial_run_inside_an_allocation_can_be_asked_for(job: list[str]) -> None:
+def test_a_serial_run_inside_an_allocation_can_be_asked_for(job: tuple[str, Path, str, Path]) -> None:
     assert command(*job, "--serial", environment={"SLURM_NTASKS": "4"}).returncode == 0

@@ -1,20 +1,24 @@
 """What travels between ranks: released values only, 8 d bytes per edge and direction with one rank per node."""
 
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import h5py
 import numpy as np
 import pytest
-from support import EDGES, RESTARTS, MakeConfig, WriteToml, command
+from support import EDGES, PROGRAMS, RESTARTS, MakeConfig, WriteToml, command
 
 from dpadmm_mpi.storage.compare import compare
+from dpadmm_mpi.types import Array, Ints
 
-SPY = Path(__file__).parent / "spy.py"
+SPY = PROGRAMS / "spy.py"
 FEATURES, ITERATIONS = 4, 6
+
+Traffic: TypeAlias = tuple[int, list[Any], Array, Ints, Array]  # ranks, messages of each, trajectory, owners, bytes
 
 
 @pytest.fixture(params=[2, 3, 6])
-def traffic(request: pytest.FixtureRequest, config: MakeConfig, write_toml: WriteToml, tmp_path: Path):
+def traffic(request: pytest.FixtureRequest, config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> Traffic:
     """The messages of every rank of a private run, and the run's file."""
     path = write_toml(config("mr-admm", "objective", iterations=ITERATIONS, features=FEATURES))
     process = command(tmp_path, "run", path, "-o", tmp_path / "out.h5", ranks=request.param, program=SPY)
@@ -62,7 +66,12 @@ def test_rows_that_travel_while_ranks_work_on_are_the_rows_of_ranks_that_wait(
     path = write_toml(RESTARTS[method](config) | {"runs": 3, "iterations": 9})
     for name, patience in (("waits", "0.0"), ("works on", "1e9")):
         program = tmp_path / "program.py"
-        program.write_text(f"from dpadmm_mpi import cli, engine\nengine.PATIENCE = {patience}\ncli.entry()\n")
+        program.write_text(
+            "from dpadmm_mpi.cli.main import entry\n"
+            "from dpadmm_mpi.engine import simulation\n"
+            f"simulation.PATIENCE = {patience}\n"
+            "entry()\n"
+        )
         process = command("run", path, "-o", tmp_path / f"{name}.h5", ranks=3, program=program)
         assert process.returncode == 0, process.stderr
     assert list(compare(tmp_path / "waits.h5", tmp_path / "works on.h5")) == []
@@ -77,7 +86,7 @@ def test_waiting_ranks_leave_the_cores_to_others(tmp_path: Path) -> None:
     program.write_text(
         "import time, numpy as np\n"
         "from mpi4py import MPI\n"
-        "from dpadmm_mpi.networks.graphs import Channel\n"
+        "from dpadmm_mpi.networks import Channel\n"
         "from dpadmm_mpi.parallel.mpi import Mpi\n"
         "transport = Mpi(MPI.COMM_WORLD)\n"
         "links = transport.links(Channel(((1,), (0,))), np.array([0, 1]), 3)\n"
@@ -101,7 +110,7 @@ def test_a_message_that_nobody_has_looked_at_yet_is_not_overwritten(tmp_path: Pa
     program.write_text(
         "import time, numpy as np\n"
         "from mpi4py import MPI\n"
-        "from dpadmm_mpi.networks.graphs import Channel\n"
+        "from dpadmm_mpi.networks import Channel\n"
         "from dpadmm_mpi.parallel.mpi import Mpi\n"
         "transport = Mpi(MPI.COMM_WORLD)\n"
         f"rank, width, owner, wrong = transport.rank, {width}, np.arange(3), 0\n"
@@ -123,19 +132,19 @@ def test_a_message_that_nobody_has_looked_at_yet_is_not_overwritten(tmp_path: Pa
     assert process.returncode == 0, process.stderr
 
 
-def test_every_number_of_a_queue_is_handed_out_once(tmp_path: Path) -> None:
-    program = tmp_path / "queue.py"
+def test_every_number_of_a_counter_is_handed_out_once(tmp_path: Path) -> None:
+    program = tmp_path / "counter.py"
     program.write_text(
         "import time\n"
         "from mpi4py import MPI\n"
-        "from dpadmm_mpi.parallel.mpi import Mpi, Queue\n"
+        "from dpadmm_mpi.parallel.mpi import Counter, Mpi\n"
         "world = Mpi(MPI.COMM_WORLD)\n"
-        "queue, numbers = Queue(world), []\n"
+        "counter, numbers = Counter(world), []\n"
         "while not numbers or numbers[-1] < 40:\n"
-        "    numbers.append(queue.next())\n"
+        "    numbers.append(counter.next())\n"
         "    time.sleep(0.001 * (1 + world.rank))\n"
         "everywhere = world.gather_objects(numbers)\n"
-        "queue.close()\n"
+        "counter.close()\n"
         "if world.rank == 0: print(sorted(sum(everywhere, [])) == list(range(43)), min(map(len, everywhere)))\n"
     )
     process = command(program=program, ranks=3)

@@ -52,7 +52,7 @@ def relative_gradient(X: Array, loss: Loss, f: Array, linear: Array, ridge: floa
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{losses.name_of(type(loss))} {loss.curvature_bound}")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_argmin_is_exact(rng: Generator, shape, loss: Loss) -> None:
+def test_the_argmin_is_exact(rng: Generator, shape: str, loss: Loss) -> None:
     X = rows(rng, *SHAPES[shape])
     d = X.shape[1]
     problems = LocalProblems([NodeProblem(X.copy(), loss, C, RIDGE)])
@@ -78,7 +78,7 @@ def test_columns_of_very_different_sizes_and_copies_of_columns(rng: Generator, l
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{losses.name_of(type(loss))} {loss.curvature_bound}")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_runs_side_by_side_are_each_exact(rng: Generator, shape, loss: Loss) -> None:
+def test_runs_side_by_side_are_each_exact(rng: Generator, shape: str, loss: Loss) -> None:
     """Easy and hard ones together: one run starts at its argmin, one far away, one has a linear term that rules."""
     X = rows(rng, *SHAPES[shape])
     problems = LocalProblems([NodeProblem(X.copy(), loss, C, RIDGE)])
@@ -242,7 +242,7 @@ def test_only_large_shards_with_many_zeros_are_stored_sparse(rng: Generator) -> 
 
 @pytest.mark.parametrize("runs", [1, 2, 6])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_measuring_between_solves_changes_no_bit_of_them(rng: Generator, shape, runs: int) -> None:
+def test_measuring_between_solves_changes_no_bit_of_them(rng: Generator, shape: str, runs: int) -> None:
     """At the solution, elsewhere, or not at all; and what is measured is the mean loss at the points that were asked for."""
     X = rows(rng, *SHAPES[shape])
     d = X.shape[1]

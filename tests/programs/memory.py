@@ -5,8 +5,8 @@ import resource
 import sys
 from pathlib import Path
 
-from dpadmm_mpi.cli.main import main as cli
-from dpadmm_mpi.parallel import launcher as launch
+from dpadmm_mpi.cli.main import entry
+from dpadmm_mpi.parallel.launcher import announced_rank
 
 folder = Path(sys.argv[1])
 sys.argv[1:] = sys.argv[2:]
@@ -14,8 +14,8 @@ sys.argv[1:] = sys.argv[2:]
 
 def report() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    (folder / f"rank-{launch.announced_rank()}").write_text(str(peak))
+    (folder / f"rank-{announced_rank()}").write_text(str(peak))
 
 
 atexit.register(report)
-cli.entry()
+entry()

@@ -14,16 +14,16 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from support import MakeConfig, Words
-
-from dpadmm_mpi.cli.main import main as cli
-from dpadmm_mpi.engine.loop import Simulation, stopping
-from dpadmm_mpi.methods.base import make_plan
-from dpadmm_mpi.methods.decentralised import accounts as privacy
-from dpadmm_mpi.parallel import launcher as launch
+from dpadmm_mpi.cli.main import entry
+from dpadmm_mpi.engine import stopping
+from dpadmm_mpi.engine.simulation import Simulation
+from dpadmm_mpi.methods import base
+from dpadmm_mpi.parallel.launcher import announced_rank
+from dpadmm_mpi.privacy.account import Account, accounts_of
 from dpadmm_mpi.storage import recorder as _loaded_before_any_fork  # noqa: F401
 from dpadmm_mpi.storage.experiments import load
 
@@ -35,8 +35,8 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def mortal(function):
-    def step(*arguments: Any, **keywords: Any):
+def mortal(function: Callable[..., Any]) -> Callable[..., Any]:
+    def step(*arguments: Any, **keywords: Any) -> Any:
         global steps
         steps += 1
         if steps == deadly:
@@ -52,50 +52,51 @@ def mortal(function):
 
 os_write = os.write
 os.write, os.fsync = mortal(os.write), mortal(os.fsync)
-Path.replace, Path.unlink = mortal(Path.replace), mortal(Path.unlink)
-Simulation._iterate = mortal(Simulation._iterate)
+Path.replace, Path.unlink = mortal(Path.replace), mortal(Path.unlink)  # type: ignore[method-assign]
+Simulation._iterate = mortal(Simulation._iterate)  # type: ignore[method-assign]
 
 
-def compute_accounts_once(config: MakeConfig) -> None:
+def compute_accounts_once(config: str) -> None:
     """In the parent of all lives: what depends on the configuration only, and takes longer than a life."""
-    known, ledger = {}, privacy.ledger
+    known: dict[bytes, Sequence[Account]] = {}
 
-    def remembered(*arguments: Any):
+    def remembered(*arguments: Any) -> Sequence[Account]:
         key = pickle.dumps(arguments)
         if key not in known:
-            known[key] = ledger(*arguments)
+            known[key] = accounts_of(*arguments)
         return known[key]
 
-    privacy.ledger = remembered
-    assert make_plan(load(config).configs[0])[0].accounts
+    base.accounts_of = remembered  # type: ignore[assignment, attr-defined]
+    assert base.make_plan(load(config).configs[0])[0].accounts
+    assert known
 
 
-def life(arguments: Words, kill_at: int = 0, kill_after=None):
+def life(arguments: list[str], kill_at: int = 0, kill_after: float | None = None) -> int:
     """One process; its exit code, negative for a signal."""
     global deadly
     child = os.fork()
     if child == 0:
         deadly = kill_at
         sys.argv[1:] = arguments
-        cli.entry()
+        entry()
     if kill_after is not None:
         time.sleep(kill_after)
         os.kill(child, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def full_disk(size) -> None:
+def full_disk(size: int) -> None:
     """The log has its space from the beginning; the journal meets the limit."""
 
-    def write(file: Path, content):
+    def write(file: int, content: bytes) -> int:
         if os.fstat(file).st_size + len(content) > size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return os_write(file, content)
 
-    os.write = write
+    os.write = write  # type: ignore[assignment]
 
 
-def chain(seed: int, kills, arguments: Words) -> None:
+def chain(seed: int, kills: int, arguments: list[str]) -> None:
     """Until it has died so often; each time that it comes to its end alive, the result is put aside and it begins anew."""
     rng = random.Random(seed)
     out = Path(arguments[arguments.index("-o") + 1])
@@ -124,8 +125,8 @@ if __name__ == "__main__":
     elif sys.argv[1] == "full":
         full_disk(int(sys.argv[2]))
         sys.argv[1:] = sys.argv[3:]
-        cli.entry()
+        entry()
     else:
-        deadly = int(sys.argv[2]) if launch.announced_rank() == int(sys.argv[1]) else 0
+        deadly = int(sys.argv[2]) if announced_rank() == int(sys.argv[1]) else 0
         sys.argv[1:] = sys.argv[3:]
-        cli.entry()
+        entry()

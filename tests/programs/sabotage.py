@@ -6,19 +6,20 @@ import signal
 import sys
 from typing import Any
 
-from dpadmm_mpi.cli.main import main as cli
-from dpadmm_mpi.methods.decentralised import algorithm as decentralised
-from dpadmm_mpi.parallel import launcher as launch
+from dpadmm_mpi.cli.main import entry
+from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, State
+from dpadmm_mpi.parallel.launcher import announced_rank
 from dpadmm_mpi.storage import recorder
+from dpadmm_mpi.storage.recorder import Recorder
 
 fault, rank = sys.argv[1], int(sys.argv[2])
 sys.argv[1:] = sys.argv[3:]
 AT = 3  # iteration
 
-if launch.announced_rank() == rank:
-    original = decentralised.Decentralised.work
+if announced_rank() == rank:
+    original, create = NetworkNodes.work, recorder.create
 
-    def work(self, state, t: int, runs: int, phase):
+    def work(self: NetworkNodes, state: State, t: int, runs: range, phase: int) -> State:
         if t == AT:
             if fault == "raise":
                 raise ZeroDivisionError("planted")
@@ -28,14 +29,12 @@ if launch.announced_rank() == rank:
                 os.kill(os.getpid(), signal.SIGKILL)
         return original(self, state, t, runs, phase)
 
-    decentralised.Decentralised.work = work
+    def create_on_a_full_disk(*arguments: Any) -> Recorder:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        return create(*arguments)
+
+    NetworkNodes.work = work  # type: ignore[method-assign]
     if fault == "full-disk":
-        create = recorder.create
+        recorder.create = create_on_a_full_disk  # type: ignore[assignment]
 
-        def create_on_a_full_disk(*arguments: Any):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-            return create(*arguments)
-
-        recorder.create = create_on_a_full_disk
-
-cli.entry()
+entry()

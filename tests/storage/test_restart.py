@@ -5,12 +5,14 @@ import os
 import random
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pytest
 import tomli_w
-from support import EDGES, RESTARTS, MakeConfig, Raw, WriteToml, command, result_of, sentences
+from support import EDGES, PROGRAMS, RESTARTS, MakeConfig, Raw, WriteToml, command, result_of, sentences
 
 from dpadmm_mpi import load
 from dpadmm_mpi.methods.base import SIDE_BY_SIDE
@@ -18,14 +20,16 @@ from dpadmm_mpi.storage.atomic_file import take_name
 from dpadmm_mpi.storage.checkpoint import restart_folder
 from dpadmm_mpi.storage.compare import compare
 
-MORTAL = Path(__file__).parent / "mortal.py"
+MORTAL = PROGRAMS / "mortal.py"
 KILLS = 11  # in each chain
 RUNS = SIDE_BY_SIDE + 2  # one group of runs after another
 CHAINS = 8
 
+Undisturbed: TypeAlias = Callable[[str], tuple[Path, Path]]
+
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory):
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The undisturbed results so far, and a graph that they share."""
     folder = tmp_path_factory.mktemp("undisturbed")
     (folder / "edges.txt").write_text("".join(f"{i} {j}\n" for i, j in EDGES))
@@ -33,10 +37,10 @@ def shelf(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture
-def undisturbed(config: MakeConfig, shelf: Path):
+def undisturbed(config: MakeConfig, shelf: Path) -> Undisturbed:
     """undisturbed(name): the configuration's file and the result of an undisturbed run of it."""
 
-    def make(name: str):
+    def make(name: str) -> tuple[Path, Path]:
         raw = RESTARTS[name](config) | {"runs": RUNS, "iterations": 12}
         raw["record"] = {**raw["record"], "checkpoint": 1}
         if "path" in raw["network"]:
@@ -51,7 +55,7 @@ def undisturbed(config: MakeConfig, shelf: Path):
     return make
 
 
-def assert_same(a, b) -> None:
+def assert_same(a: Path, b: Path) -> None:
     assert list(compare(a, b)) == []
     assert load(b).complete
     assert not restart_folder(b).exists()
@@ -256,11 +260,9 @@ def test_a_second_process_is_refused(undisturbed: Undisturbed, tmp_path: Path) -
 
 
 def test_python_interface(undisturbed: Undisturbed, tmp_path: Path) -> None:
-
     path, expected = undisturbed("mr-admm")
     killed(path, tmp_path / "out.h5", 50)
     result = result_of(path, tmp_path / "out.h5", resume=True)
-    assert result is not None
     assert result.complete
     assert_same(expected, tmp_path / "out.h5")
 
@@ -274,10 +276,11 @@ def test_a_working_folder_that_is_gone_is_said(undisturbed: Undisturbed, tmp_pat
     program.write_text(
         "import os, shutil\n"
         f"os.chdir({str(tmp_path / 'gone')!r})\n"
-        "from dpadmm_mpi import cli, engine\n"
-        "settle = engine.make_plan\n"
-        f"engine.make_plan = lambda config: (shutil.rmtree({str(tmp_path / 'gone')!r}), settle(config))[1]\n"
-        "cli.entry()\n"
+        "from dpadmm_mpi.cli.main import entry\n"
+        "from dpadmm_mpi.engine import loop\n"
+        "settle = loop.make_plan\n"
+        f"loop.make_plan = lambda config: (shutil.rmtree({str(tmp_path / 'gone')!r}), settle(config))[1]\n"
+        "entry()\n"
     )
     process = command("run", path, "-o", "out.h5", program=program, ranks=ranks)
     assert process.returncode == 2
@@ -294,9 +297,10 @@ def test_a_kill_while_the_new_file_is_made_leaves_the_old_one(undisturbed: Undis
     program = tmp_path / "die.py"
     program.write_text(
         "import os, signal\n"
-        "from dpadmm_mpi import cli, logfile\n"
-        "logfile.LogFile._describe_data = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "cli.entry()\n"
+        "from dpadmm_mpi.cli.main import entry\n"
+        "from dpadmm_mpi.storage.layout import LogFile\n"
+        "LogFile._describe_data = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "entry()\n"
     )
     process = command("run", path, "-o", out, "--force", "--set", "seed=5", program=program)
     assert process.returncode == -signal.SIGKILL
@@ -326,8 +330,7 @@ def test_a_name_is_taken_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("seed", [1, 3, 4])
 def test_a_step_that_moves_nothing_is_measured_alike_after_a_restart(tmp_path: Path, seed: int) -> None:
     """Large nodes, whose solves know the margins at their ends: a restart before the step after them does not."""
-
-    raw = {
+    raw: Raw = {
         "seed": seed,
         "iterations": 6,
         "data": {"source": "synthetic", "records": 4000, "features": 70, "train": 1.0},

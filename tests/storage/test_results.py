@@ -15,7 +15,7 @@ from dpadmm_mpi.storage.result import accounts, is_proven
 
 
 @pytest.fixture
-def file(config: MakeConfig, tmp_path: Path):
+def file(config: MakeConfig, tmp_path: Path) -> Path:
     path = tmp_path / "out.h5"
     result_of(config("mr-admm", "objective", runs=3, iterations=5), path)
     return path

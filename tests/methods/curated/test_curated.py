@@ -2,45 +2,25 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from curated_cases import PRIVATE, curated_config
 from oracles import curated as reference
-from support import MakeConfig, WriteToml, command, result_of, shard_of
+from support import (
+    CURATED_METHODS,
+    WriteToml,
+    all_records,
+    command,
+    curated_plan,
+    dense,
+    records_for_testing,
+    result_of,
+    shard_of,
+)
 
 from dpadmm_mpi import InputError, RunError
-from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.rng import Purpose, generator
-from dpadmm_mpi.storage import experiments as configfile
-
-PRIVATE = ("dp-admm", "dp-acc-admm")
-
-
-def raw(method: str = "gl-admm", iterations: int = 30, **sections: Any):
-    base = {
-        "name": method,
-        "seed": 4,
-        "iterations": iterations,
-        "data": {"records": 150, "features": 5, "train": 120, "split": "uneven", "concentration": 4.0},
-        "problem": {"lambda1": 0.01},
-        "algorithm": {"method": method},
-        "privacy": {"noise_std": 0.02} if method in PRIVATE else {},
-        "record": {"trajectory": True},
-    }
-    for name, table in sections.items():
-        base[name] = {**base.get(name, {}), **table} if isinstance(table, dict) else table
-    return base
-
-
-def planned(config: MakeConfig):
-    return make_plan(configfile.load(config, (), None).configs[0])
-
-
-def records(dataset):
-    shards = [shard_of(dataset, i) for i in range(len(dataset.sizes))]
-    dense = [s.X if isinstance(s.X, np.ndarray) else s.X.toarray() for s in shards]
-    return np.concatenate(dense), np.concatenate([s.y for s in shards])
 
 
 @pytest.mark.parametrize("case", range(20))
@@ -61,17 +41,17 @@ def test_equal_to_a_plain_implementation(tmp_path: Path, case: int) -> None:
     }
     problem = {"lambda1": lambda1, "regulariser": kind, "map": "file", "map_path": str(tmp_path / "A.npy")}
     data = {"features": d, "records": n, "train": 1.0, "split": "even", "concentration": None}
-    config = raw(method, 25, seed=case, data=data, problem=problem, algorithm=settings)
+    config = curated_config(method, 25, seed=case, data=data, problem=problem, algorithm=settings)
     config["data"].pop("concentration")
     result = result_of(config)
-    X, y = records(planned(config)[1])
+    X, y = all_records(curated_plan(config)[1])
     noise = np.zeros((25, d))
     if method in PRIVATE:  # the address of the noise: the hub is the place behind the five nodes
         noise = 0.02 * np.array([generator(case, Purpose.NOISE, 0, 5, t).standard_normal(d) for t in range(1, 26)])
     x0 = generator(case, Purpose.INIT, 0, 5).standard_normal(d)
     u0 = np.zeros(len(A)) if case % 3 else -np.linalg.pinv(A.T) @ reference.gradient(x0, X, y) / rho
     plain = reference.algorithm_3 if "acc" in method else reference.algorithm_2
-    path, w, u = plain(X, y, A, x0, u0, noise, kind, lambda1, rho, eta, gamma)
+    path, w, u = plain(reference.Problem(X, y, A, kind, lambda1, rho, eta, gamma), x0, u0, noise)
     np.testing.assert_allclose(result["server_trajectory"][0], path, atol=1e-10)
     np.testing.assert_allclose(result["final/splitting"][0], w, atol=1e-10)
     np.testing.assert_allclose(result["final/dual"][0], u, atol=1e-10)
@@ -84,16 +64,16 @@ def test_without_noise_the_optimum_of_a_conic_solver(kind: str, map: str) -> Non
     """Both methods, and the package's own interior-point optimum, end at the optimum that Clarabel finds."""
     problem = {"lambda1": 0.01, "regulariser": kind, "map": map} | ({"sparsity": 0.1} if map != "identity" else {})
     for method, extra in (("gl-admm", {}), ("gl-acc-admm", {"restart": True})):
-        config = raw(
+        config = curated_config(
             method,
             1500,
             problem=problem,
             algorithm={"rho": 0.1} | extra,
             record={"every": 1500, "optimum": True, "trajectory": False},
         )
-        plan, dataset = planned(config)
+        plan, dataset = curated_plan(config)
         assert map == "identity" or plan.settings.A.rows > plan.features
-        x, smallest = reference.optimum(*records(dataset), plan.settings.A.A, kind, 0.01)
+        x, smallest = reference.optimum(*all_records(dataset), dense(plan.settings.A.A), kind, 0.01)
         assert np.linalg.norm(x) > 0.1
         result = result_of(config)
         assert np.linalg.norm(result["final/primal"][0, 0] - x) < 1e-6
@@ -105,17 +85,17 @@ def test_without_noise_the_optimum_of_a_conic_solver(kind: str, map: str) -> Non
 
 def test_an_optimum_at_zero_is_zero() -> None:
     """lambda1 above every gradient at 0: x* = 0 to the bit, and distances to it are not relative."""
-    config = raw("dp-admm", 5, problem={"lambda1": 1.0}, algorithm={"init": "random"}, record={"optimum": True})
+    config = curated_config("dp-admm", 5, problem={"lambda1": 1.0}, algorithm={"init": "random"}, record={"optimum": True})
     result = result_of(config)
     assert not result["optimum/primal"].any()
     assert result.attributes["optimum"]["objective"] == pytest.approx(np.log(2), abs=1e-15)
     np.testing.assert_allclose(result["distance_to_optimum"][0], np.linalg.norm(result["server_trajectory"][0], axis=1))
 
 
-def iterations_needed(method: str, rho):
+def iterations_needed(method: str, rho: float) -> int:
     """After which the objective stays within 1e-6 of the smallest."""
     data, problem = {"records": 500, "train": 400}, {"lambda1": 1e-3}
-    config = raw(method, 800, data=data, problem=problem, algorithm={"rho": rho}, record={"optimum": True})
+    config = curated_config(method, 800, data=data, problem=problem, algorithm={"rho": rho}, record={"optimum": True})
     return 1 + int(np.flatnonzero(result_of(config)["objective_gap"][0] >= 1e-6)[-1])
 
 
@@ -131,7 +111,7 @@ def test_acceleration_as_printed_need_not_converge_and_a_restart_repairs_it() ->
     problem, record = {"lambda1": 0.05, "map": "graphical-lasso", "sparsity": 0.1}, {"optimum": True}
     gaps = {}
     for method, extra in (("gl-admm", {}), ("gl-acc-admm", {}), ("gl-acc-admm", {"restart": True})):
-        config = raw(method, 1000, problem=problem, algorithm={"rho": 0.03} | extra, record=record)
+        config = curated_config(method, 1000, problem=problem, algorithm={"rho": 0.03} | extra, record=record)
         gaps[method, len(extra)] = result_of(config)["objective_gap"][0, -200:].max()
     assert gaps["gl-admm", 0] < 1e-7
     assert gaps["gl-acc-admm", 1] < 1e-7
@@ -140,10 +120,10 @@ def test_acceleration_as_printed_need_not_converge_and_a_restart_repairs_it() ->
 
 @pytest.mark.parametrize("acc", ["", "acc-"])
 def test_noise_off_is_the_plain_method_to_the_bit(acc: str) -> None:
-    plain = result_of(raw(f"gl-{acc}admm"))
-    off = raw(f"dp-{acc}admm")
+    plain = result_of(curated_config(f"gl-{acc}admm"))
+    off = curated_config(f"dp-{acc}admm")
     off["privacy"] = {"perturbation": "none"}
-    quiet, noisy = result_of(off), result_of(raw(f"dp-{acc}admm"))
+    quiet, noisy = result_of(off), result_of(curated_config(f"dp-{acc}admm"))
     assert quiet["server_trajectory"].tobytes() == plain["server_trajectory"].tobytes()
     assert noisy["server_trajectory"].tobytes() != plain["server_trajectory"].tobytes()
     for result in (quiet, plain):
@@ -153,40 +133,34 @@ def test_noise_off_is_the_plain_method_to_the_bit(acc: str) -> None:
 
 def test_what_is_measured() -> None:
     """Losses, objective and test error written out; uneven shards count by their records."""
-    config = raw("dp-acc-admm", 8)
+    config = curated_config("dp-acc-admm", 8)
     result = result_of(config)
-    plan, dataset = planned(config)
+    plan, dataset = curated_plan(config)
     x = result["server_trajectory"][0, -1]
     node_loss = []
     for i in range(5):
         shard = shard_of(dataset, i)
         node_loss.append(np.mean(np.log1p(np.exp(-shard.y * (shard.X @ x)))))
     np.testing.assert_allclose(result["node_loss"][0, -1], node_loss)
-    X, y = records(dataset)
+    X, y = all_records(dataset)
     f = np.mean(np.log1p(np.exp(-y * (X @ x))))
     assert abs(f - np.mean(node_loss)) > 1e-6
     assert result["loss"][0, -1] == pytest.approx(f)
     assert result["objective"][0, -1] == pytest.approx(f + 0.01 * np.abs(x).sum())
     w = result["final/splitting"][0]
     assert result["consensus_error"][0, -1] == pytest.approx(np.linalg.norm(x - w))
-    test = dataset.test()
-    wrong = sum(int((np.where(block.X @ x >= 0, 1, -1) != block.y).sum()) for block in test.blocks())
+    test = records_for_testing(dataset)
+    wrong = int((np.where(test.X @ x >= 0, 1, -1) != test.y).sum())
     assert result["test_error"][0, -1] == wrong / test.records
     assert plan.scales == {"constraint": 5}
-
-
-# Linear maps
-
-
-# Accounts
 
 
 def test_accounts_and_calibration() -> None:
     """A target is met by the account it names; paper first, sound last; sound is the larger one."""
     for account in ("paper", "sound"):
-        config = raw("dp-admm", 20, privacy={"target": 2.0, "target_account": account, "delta": 1e-3})
+        config = curated_config("dp-admm", 20, privacy={"target": 2.0, "target_account": account, "delta": 1e-3})
         config["privacy"].pop("noise_std")
-        plan, _ = planned(config)
+        plan, _ = curated_plan(config)
         assert [a.name for a in plan.accounts] == ["epsilon_paper", "epsilon_sound"]
         epsilon = {a.name: a.values[-1] for a in plan.accounts}
         assert epsilon[f"epsilon_{account}"] == pytest.approx(2.0, rel=1e-3)
@@ -197,17 +171,17 @@ def test_accounts_and_calibration() -> None:
 
 
 def test_what_is_not_private_is_said() -> None:
-    printed, _ = planned(raw("dp-admm", algorithm={"u0": "as-printed"}))
+    printed, _ = curated_plan(curated_config("dp-admm", algorithm={"u0": "as-printed"}))
     assert all(np.isinf(a.node_values).all() for a in printed.accounts)
     assert any("not private" in note for note in printed.notes)
     assert any(line.startswith("FAILS  privacy") for line in printed.conditions(1.0, 0.1, 0.05))
-    estimated, _ = planned(raw("dp-admm", problem={"map": "graphical-lasso", "sparsity": 0.1}))
+    estimated, _ = curated_plan(curated_config("dp-admm", problem={"map": "graphical-lasso", "sparsity": 0.1}))
     assert any("estimated from the records" in note for note in estimated.notes)
     assert all("estimated from the records" in a.theorem for a in estimated.accounts)
     assert any(line.startswith("FAILS  privacy: A") for line in estimated.conditions(1.0, 0.1, 0.05))
     assert [a.proven for a in printed.accounts] == [True, True]  # at most inf is true
     assert [a.proven for a in estimated.accounts] == [False, False]
-    given, _ = planned(raw("dp-admm"))
+    given, _ = curated_plan(curated_config("dp-admm"))
     assert [a.proven for a in given.accounts] == [True, True]
     assert "everybody but the curator, who sees the exact gradients" in given.privacy_in_words
     assert given.notes == ()
@@ -215,18 +189,19 @@ def test_what_is_not_private_is_said() -> None:
 
 
 def test_steps_found_and_refused() -> None:
-    plan, _ = planned(raw(algorithm={"rho": 0.5}))
-    assert (plan.settings.eta, plan.settings.gamma) == (4.0, pytest.approx(3.0))  # 1/c1; 4 * 0.5 * ||I|| + 1
-    assert any("is below the 3" in note for note in planned(raw(algorithm={"rho": 0.5, "gamma": 1.0}))[0].notes)
-    assert any("is above the 1/L_f = 4" in note for note in planned(raw(algorithm={"eta": 4.1}))[0].notes)
+    plan, _ = curated_plan(curated_config(algorithm={"rho": 0.5}))
+    assert plan.settings.eta == 4.0  # 1/c1
+    assert plan.settings.gamma == pytest.approx(3.0)  # 4 * 0.5 * ||I|| + 1
+    assert any("is below the 3" in note for note in curated_plan(curated_config(algorithm={"rho": 0.5, "gamma": 1.0}))[0].notes)
+    assert any("is above the 1/L_f = 4" in note for note in curated_plan(curated_config(algorithm={"eta": 4.1}))[0].notes)
     with pytest.raises(InputError, match=r"algorithm\.gamma: must be above 0"):
-        planned(raw(algorithm={"gamma": 0.0}))
+        curated_plan(curated_config(algorithm={"gamma": 0.0}))
     with pytest.raises(RunError, match="grows without bound"):
-        result_of(raw(iterations=500, problem={"regulariser": "l2"}, algorithm={"gamma": 0.01, "init": "random"}))
+        result_of(curated_config(iterations=500, problem={"regulariser": "l2"}, algorithm={"gamma": 0.01, "init": "random"}))
 
 
 def test_check_and_show_print_it(tmp_path: Path, write_toml: WriteToml) -> None:
-    path = write_toml(raw("dp-acc-admm", problem={"map": "graphical-lasso", "sparsity": 0.1}))
+    path = write_toml(curated_config("dp-acc-admm", problem={"map": "graphical-lasso", "sparsity": 0.1}))
     process = command("check", path)
     assert process.returncode == 0, process.stderr
     for words in (
@@ -243,9 +218,6 @@ def test_check_and_show_print_it(tmp_path: Path, write_toml: WriteToml) -> None:
     assert process.returncode == 0, process.stderr
     assert "not proven" in command("show", tmp_path / "o.h5").stdout
     assert "3 ranks host 1 to 2 nodes each, rank " in command("check", path, "--ranks", 3).stdout
-
-
-# The audit
 
 
 def test_a9a_acceleration_pays_from_some_epsilon_on(fetched: Callable[[str], str]) -> None:

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from curated_cases import curated_config
 from numpy.random import Generator
-from support import planned, result_of
+from support import curated_plan, dense, result_of
 
 from dpadmm_mpi import InputError
-from dpadmm_mpi.methods.curated import accounts as theory
 from dpadmm_mpi.methods.curated import linear_maps
+from dpadmm_mpi.methods.curated.theory import start_constant
+from dpadmm_mpi.types import Array
 
 
 def test_graphical_lasso_meets_its_optimality_conditions(rng: Generator) -> None:
@@ -46,26 +48,26 @@ def test_correlation_is_streamed_over_the_shards(tmp_path: Path, rng: Generator,
         np.savez(tmp_path / "r.npz", X=X, y=y)
         data = {"source": "npz", "path": str(tmp_path / "r.npz"), "train": 1.0}
     config = {"data": data, "algorithm": {"method": "gl-admm"}, "problem": {"map": "graphical-lasso", "sparsity": 0.01}}
-    plan, dataset = planned(config)
+    plan, dataset = curated_plan(config)
     found = linear_maps.correlation(dataset)
     assert np.isnan(found[2]).all()
     varying = [0, 1, 3]
     np.testing.assert_allclose(found[np.ix_(varying, varying)], np.corrcoef(X[:, varying].T), atol=1e-12)
-    assert not plan.settings.A.A[:-4, 2].any()
+    assert not dense(plan.settings.A.A)[:-4, 2].any()
 
 
 def test_the_pattern_is_kept_and_belongs_to_its_records(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = raw(problem={"map": "graphical-lasso", "sparsity": 0.07}, seed=77)
-    first = planned(config)[0].settings.A.A
+    config = curated_config(problem={"map": "graphical-lasso", "sparsity": 0.07}, seed=77)
+    first = curated_plan(config)[0].settings.A.A
     monkeypatch.setattr(linear_maps, "graphical_lasso_edges", lambda S, sparsity: pytest.fail("computed again"))
-    np.testing.assert_array_equal(planned(config)[0].settings.A.A, first)
+    np.testing.assert_array_equal(curated_plan(config)[0].settings.A.A, first)
     for path in (cache / "maps").iterdir():  # damaged, all of them
         path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(pytest.fail.Exception, match="computed again"):
-        planned(config)
+        curated_plan(config)
     for change in ({"seed": 78}, {"problem": {**config["problem"], "sparsity": 0.08}}):
         with pytest.raises(pytest.fail.Exception, match="computed again"):
-            planned(config | change)
+            curated_plan(config | change)
 
 
 @pytest.mark.filterwarnings("error")
@@ -77,7 +79,7 @@ def test_maps_from_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", A=A)
     sparse.save_npz(tmp_path / "s.npz", sparse.csr_matrix(A))
     for name in ("a.csv", "a.npz", "s.npz"):
-        plan, _ = planned(raw(problem={"map": "file", "map_path": str(tmp_path / name)}))
+        plan, _ = curated_plan(curated_config(problem={"map": "file", "map_path": str(tmp_path / name)}))
         np.testing.assert_array_equal(plan.settings.A.A, A)
         assert plan.settings.A.norm == pytest.approx(2.0)
     np.save(tmp_path / "nan.npy", A * np.nan)
@@ -108,17 +110,18 @@ def test_maps_from_files(tmp_path: Path) -> None:
         ("empty.csv", "has no rows"),
     ):
         with pytest.raises(InputError, match=words):
-            planned(raw(problem={"map": "file", "map_path": str(tmp_path / name)}))
+            curated_plan(curated_config(problem={"map": "file", "map_path": str(tmp_path / name)}))
 
 
 def test_rank_and_singular_values_of_a_deficient_map(rng: Generator) -> None:
     """Rank 3 by construction: the squares' round-off is no singular value."""
-    A = linear_maps.LinearMap(rng.standard_normal((8, 3)) @ rng.standard_normal((3, 6)))
-    found, exact = A.singular_values, np.linalg.svd(A.A, compute_uv=False)
+    A: Array = rng.standard_normal((8, 3)) @ rng.standard_normal((3, 6))
+    found, exact = linear_maps.LinearMap(A).singular_values, np.linalg.svd(A, compute_uv=False)
+    assert found is not None
     np.testing.assert_allclose(found[:3], exact[:3], rtol=1e-9)
     assert found[3:].tolist() == [0.0] * 3
-    c_1 = theory.start_constant(0.4, 9.0, 0.7, 0.25, found)
-    G = 9.0 * np.eye(6) - 0.4 * 0.7 * A.A.T @ A.A
+    c_1 = start_constant(0.4, 9.0, 0.7, 0.25, found)
+    G = 9.0 * np.eye(6) - 0.4 * 0.7 * A.T @ A
     parts = np.linalg.norm(G, 2) / 0.8 + 0.35 * exact[0] ** 2 + 0.25 / (1.4 * exact[2] ** 2)
     assert c_1 == pytest.approx(parts, rel=1e-9)
 
@@ -138,5 +141,5 @@ def test_large_maps_are_sparse_and_do_the_same(rng: Generator, monkeypatch: pyte
     monkeypatch.setattr(linear_maps, "LARGEST", 1)
     assert exact <= linear_maps.LinearMap(A).norm < 2 * exact
     monkeypatch.setattr(linear_maps, "DENSE_ENTRIES", 10)
-    assert not isinstance(planned(raw())[0].settings.A.A, np.ndarray)
-    assert np.isfinite(result_of(raw("dp-acc-admm", 5, algorithm={"u0": "as-printed"}))["loss"]).all()
+    assert not isinstance(curated_plan(curated_config())[0].settings.A.A, np.ndarray)
+    assert np.isfinite(result_of(curated_config("dp-acc-admm", 5, algorithm={"u0": "as-printed"}))["loss"]).all()

@@ -1,39 +1,57 @@
 """Every method with every perturbation against a plain implementation that shares no code with the package."""
 
+from collections.abc import Callable
+from typing import cast
+
 import numpy as np
 import pytest
 from oracles.network import LOGISTIC, Node, centralised_optimum, huber, trajectory
-from support import NEIGHBOURS, NETWORK_METHODS, PERTURBATIONS, MakeConfig, Raw, planned, result_of, shard_of
+from support import (
+    NEIGHBOURS,
+    NETWORK_METHODS,
+    PERTURBATIONS,
+    MakeConfig,
+    Raw,
+    dense,
+    network_plan,
+    planned,
+    records_for_testing,
+    result_of,
+    shard_of,
+)
 
-from dpadmm_mpi.methods.base import make_plan
-from dpadmm_mpi.privacy.releases import noise
-from dpadmm_mpi.storage import experiments as configfile
+from dpadmm_mpi.errors import RunError
+from dpadmm_mpi.methods import centralised_optimum as centralised
+from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
+from dpadmm_mpi.privacy.noises import Gamma, draw
+from dpadmm_mpi.problems import batched as batch
+from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.types import Array
 
 
-def reference_nodes(raw: Raw):
+def reference_nodes(raw: Raw) -> tuple[NetworkPlan, list[Node]]:
     """The records of every node, as the package deals them, in plain arrays."""
-    plan, dataset = planned(raw)
+    plan, dataset = network_plan(raw)
     shards = [shard_of(dataset, i) for i in range(6)]
     C, rho = raw["problem"]["C"], raw["problem"]["rho"]
     loss = huber(raw["problem"]["width"]) if raw["problem"].get("loss") == "huber" else LOGISTIC
-    return plan, [Node(shard.X, shard.y, C, rho, 6, loss) for shard in shards]
+    return plan, [Node(dense(shard.X), shard.y, C, rho, 6, loss) for shard in shards]
 
 
-def schedule(raw: Raw, key):
+def schedule(raw: Raw, key: str) -> Callable[[int, int], float]:
     """(t, i) -> value, written out again from the configuration."""
     value, recycles = raw["algorithm"][key], raw["algorithm"]["method"] in ("r-admm", "mr-admm")
 
-    def at(t: int, i: int):
+    def at(t: int, i: int) -> float:
         step = (t + 1) // 2 if recycles else t
         v = value[i] if isinstance(value, list) else value
-        return v["first"] * v["ratio"] ** (step - 1) if isinstance(v, dict) else v
+        return float(v["first"] * v["ratio"] ** (step - 1) if isinstance(v, dict) else v)
 
     return at
 
 
-def one_noise(seed: int, run: int, node, t: int, alpha: float, features: int):
-    return noise(seed, range(run, run + 1), np.array([node]), t, np.array([alpha]), features)[0, 0]
+def one_noise(seed: int, run: int, node: int, t: int, alpha: float, features: int) -> Array:
+    return draw(Gamma(alpha=alpha), seed, range(run, run + 1), np.array([node]), t, np.array([alpha]), features)[0, 0]
 
 
 @pytest.mark.parametrize("problem", [{}, {"loss": "huber", "width": 0.3}], ids=["logistic", "huber"])
@@ -42,7 +60,7 @@ def one_noise(seed: int, run: int, node, t: int, alpha: float, features: int):
 def test_trajectory_equals_the_plain_implementation(config: MakeConfig, method: str, perturbation: str, problem: Raw) -> None:
     """Noise included, another alpha at every node: 1e-8 over 7 iterations, so that both kinds of last step occur."""
     alphas = [4.0, 5.0, 6.0, 4.5, 5.5, 6.5]
-    sections = {"problem": problem}
+    sections: Raw = {"problem": problem}
     if perturbation != "none":
         sections["privacy"] = {"alpha": [{"first": alpha, "ratio": 1.0} for alpha in alphas]}
     if method in ("r-admm", "mr-admm"):
@@ -52,8 +70,12 @@ def test_trajectory_equals_the_plain_implementation(config: MakeConfig, method: 
     plan, nodes = reference_nodes(raw)
     eta = schedule(raw, "eta")
     smallest_first = min(eta(1, i) for i in range(6))
-    theta = (lambda t, i: smallest_first) if method == "m-admm" else eta
+    theta: Callable[[int, int], float] = (lambda t, i: smallest_first) if method == "m-admm" else eta
     for run in range(2):
+
+        def noise(t: int, i: int, run: int = run) -> Array:
+            return one_noise(11, run, i, t, alphas[i], plan.features)
+
         expected = trajectory(
             nodes,
             NEIGHBOURS,
@@ -64,13 +86,13 @@ def test_trajectory_equals_the_plain_implementation(config: MakeConfig, method: 
             theta=theta,
             gamma=0.8,
             perturbation=perturbation,
-            noise=lambda t, i, run=run: one_noise(11, run, i, t, alphas[i], plan.features),
+            noise=noise,
         )
         assert np.max(np.abs(result["trajectory"][run] - expected)) < 1e-8
     assert np.array_equal(result["final/primal"], result["trajectory"][:, -1])
 
 
-COMMON = {"admm": 0.7, "r-admm": 0.7, "m-admm": 0.7, "mr-admm": {"first": 0.7, "ratio": 1.001}}
+COMMON: dict[str, float | Raw] = {"admm": 0.7, "r-admm": 0.7, "m-admm": 0.7, "mr-admm": {"first": 0.7, "ratio": 1.001}}
 UNEQUAL = [0.5, 0.6, 0.55, 0.7, 0.65, 0.6]
 
 
@@ -82,7 +104,7 @@ UNEQUAL = [0.5, 0.6, 0.55, 0.7, 0.65, 0.6]
 )
 @pytest.mark.parametrize("init", ["zero", "random"])
 def test_without_noise_every_method_ends_at_the_centralised_optimum(
-    config: MakeConfig, method: str, algorithm, init: str
+    config: MakeConfig, method: str, algorithm: Raw, init: str
 ) -> None:
     """Common penalties, or unequal ones with one theta: within 1e-7 of the optimum of an independent solver."""
     raw = config(method, iterations=900, algorithm=algorithm | {"init": init}, record={"every": 900, "trajectory": False})
@@ -123,7 +145,7 @@ def test_measurements_are_what_the_spec_says(config: MakeConfig) -> None:
     result = result_of(raw)
     _, nodes = reference_nodes(raw)
     _, dataset = planned(raw)
-    test = dataset.test().shard
+    test = records_for_testing(dataset)
     for run in range(2):
         for t in range(7):
             f = result["trajectory"][run, t]
@@ -133,7 +155,7 @@ def test_measurements_are_what_the_spec_says(config: MakeConfig) -> None:
             assert result["objective"][run, t] == pytest.approx(sum(n.objective(f[i]) for i, n in enumerate(nodes)), rel=1e-12)
             mean = f.mean(axis=0)
             assert result["consensus_error"][run, t] == pytest.approx(np.mean([np.linalg.norm(fi - mean) for fi in f]))
-            wrong = np.mean([(1 if x @ mean >= 0 else -1) != y for x, y in zip(test.X, test.y, strict=True)])
+            wrong = np.mean([(1 if x @ mean >= 0 else -1) != y for x, y in zip(dense(test.X), test.y, strict=True)])
             assert result["test_error"][run, t] == wrong
 
 
@@ -151,23 +173,18 @@ def test_starting_points(config: MakeConfig) -> None:
 def test_a_prediction_of_zero_counts_as_plus_one(config: MakeConfig) -> None:
     """At the starting point zero everybody is predicted +1: the test error is the share of negative labels."""
     raw = config(algorithm={"init": "zero"})
-    test = planned(raw)[1].test().shard
+    test = records_for_testing(planned(raw)[1])
     assert result_of(raw)["test_error"][0, 0] == np.mean(test.y < 0) > 0
 
 
 def test_overflow_is_no_solution(config: MakeConfig) -> None:
-    from dpadmm_mpi.errors import RunError
-
     with pytest.raises(RunError, match="relative KKT residual of inf"):
         result_of(config(algorithm={"eta": 1e160}))
 
 
 def test_an_optimum_that_nobody_asked_for_does_not_stop_the_run(config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unequal dual steps ask for the distance to the optimum; if it cannot be found, it is nan."""
-    from dpadmm_mpi.errors import RunError
-    from dpadmm_mpi.methods import centralised_optimum as optimum
-
-    monkeypatch.setattr(optimum, "TOLERANCE", -1.0)
+    monkeypatch.setattr(centralised, "TOLERANCE", -1.0)
     result = result_of(config("mr-admm"))
     assert np.isnan(result["distance_to_optimum"]).all()
     with pytest.raises(RunError, match="centralised optimum was found to a relative residual"):
@@ -185,21 +202,15 @@ def test_one_node_is_the_centralised_baseline(config: MakeConfig) -> None:
 
 def test_recycled_step_never_touches_the_records(config: MakeConfig) -> None:
     """With the records gone after a data step, the recycled step still works and gives the same bits."""
-    from dpadmm_mpi.methods.decentralised.algorithm import Decentralised
-    from dpadmm_mpi.problems.local_problems import LocalProblems
-    from dpadmm_mpi.problems.losses import LOGISTIC
-    from dpadmm_mpi.problems.objective import NodeProblem
-
-    plan, dataset = make_plan(configfile.load(config("mr-admm", "objective")).configs[0])
-    problems = LocalProblems(NodeProblem(shard_of(dataset, i).into_signed(), LOGISTIC, 3.0, plan.ridge) for i in range(6))
-    algorithm = Decentralised(plan.settings, np.arange(6), problems)
+    plan, dataset = network_plan(config("mr-admm", "objective"))
+    algorithm = plan.make_nodes(np.arange(6), plan.problems(shard_of(dataset, i).into_signed() for i in range(6)))
     state = algorithm.work(algorithm.initial(range(2)), 1, range(2), phase=0)
     adjacency = np.zeros((6, 6))
     for i, nb in enumerate(NEIGHBOURS):
         adjacency[i, nb] = 1
     state = algorithm.receive(state, 1, range(2), phase=0, incoming=adjacency @ state.primal)
     with_records = algorithm.work(state, 2, range(2), phase=0)
-    algorithm.problems = None
+    algorithm.problems = cast(LocalProblems, None)
     without_records = algorithm.work(state, 2, range(2), phase=0)
     assert np.array_equal(with_records.primal, without_records.primal)
     assert np.array_equal(without_records.residual, state.residual)  # nothing was solved
@@ -208,14 +219,12 @@ def test_recycled_step_never_touches_the_records(config: MakeConfig) -> None:
 def test_an_inexact_solve_stops_the_run_with_node_iteration_and_residual(
     config: MakeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpadmm_mpi.errors import RunError
-    from dpadmm_mpi.problems import batched as batch
-    from dpadmm_mpi.problems.local_problems import LocalProblems
-
     original = LocalProblems.argmins
-    calls = []
+    calls: list[int] = []
 
-    def one_step_for_node_2_in_iteration_2(self, linear: Array, quadratic: Array, start: Array):
+    def one_step_for_node_2_in_iteration_2(
+        self: LocalProblems, linear: Array, quadratic: Array, start: Array
+    ) -> tuple[Array, Array]:
         calls.append(1)
         found, residuals = original(self, linear, quadratic, start)
         if len(calls) == 2:

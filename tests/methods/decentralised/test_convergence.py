@@ -83,7 +83,7 @@ def test_sample_sizes() -> None:
     assert (np.diff(sizes) < 0).all()
 
 
-def check(write_toml: WriteToml, config: MakeConfig, *overrides: Any, **sections: Any):
+def check(write_toml: WriteToml, config: MakeConfig, *overrides: str, **sections: Any) -> str:
     settings = [word for override in overrides for word in ("--set", override)]
     return command("check", write_toml(config(**sections)), *settings).stdout
 

@@ -1,22 +1,26 @@
 """The pure bounds against their closed forms, written out again; calibration; conditions; the determinant inequality."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.random import Generator
-from support import PRIVATE, MakeConfig, result_of
+from support import PRIVATE, MakeConfig, ledger, network_releases, result_of
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.decentralised import accounts as privacy
-from dpadmm_mpi.privacy.releases import Releases
+from dpadmm_mpi.privacy.account import calibrate
+from dpadmm_mpi.privacy.perturbations import perturbations
+from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.types import Array
 
 
-def releases(perturbation: str, rng: Generator, N: int = 5, K: int = 4, T: int = 4, steps=None, **fixed: Any):
-    values = {
-        "perturbation": perturbation,
+def releases(
+    perturbation: str, rng: Generator, *, N: int = 5, K: int = 4, T: int = 4, steps: Sequence[int] | None = None, **fixed: Any
+) -> NetworkReleases:
+    values: dict[str, Any] = {
         "iterations": T,
         "data_steps": np.arange(1, K + 1) if steps is None else np.asarray(steps),
         "eta": rng.uniform(0.5, 2.0, (K, N)),
@@ -26,24 +30,23 @@ def releases(perturbation: str, rng: Generator, N: int = 5, K: int = 4, T: int =
         "B": rng.integers(200, 900, N).astype(float),
         "C": 150.0,
         "rho": 0.22,
-        "c1": 0.25,
         "features": 7,
     }
-    return Releases(**(values | fixed))
+    return network_releases(perturbation, **(values | fixed))
 
 
-def closed_form(r: Any, i: int, upto, tight):
+def closed_form(r: NetworkReleases, i: int, upto: int, tight: bool) -> float:
     """P_i(t) term by term, with math's functions."""
-    total = 0.0
+    total, name = 0.0, perturbations.name_of(type(r.perturbation))
     for k, t in enumerate(r.data_steps):
         if t > upto:
             continue
-        eta, V, B, alpha = r.eta[k, i], r.V[i], r.B[i], r.alpha[k, i]
+        eta, V, B, alpha = r.eta[k, i], r.V[i], r.B[i], r.parameter[k, i]
         curvature = r.rho / r.nodes + 2 * eta * V
         x = r.c1 * r.C / (B * curvature)
-        if r.perturbation in ("dual", "penalty"):
+        if name in ("dual", "penalty"):
             total += (-math.log(1 - x) + r.C * alpha / (eta * V * B)) if tight else r.C * (1.4 * r.c1 + alpha) / (eta * V * B)
-        elif r.perturbation == "objective":
+        elif name == "objective":
             determinant = -math.log(1 - x) if tight else 2 * r.C / B * 1.4 * r.c1 / curvature
             total += determinant + 2 * r.C / B * alpha
         else:
@@ -54,19 +57,19 @@ def closed_form(r: Any, i: int, upto, tight):
 @pytest.mark.parametrize("perturbation", PRIVATE)
 def test_bounds_equal_their_closed_forms(perturbation: str, rng: Generator) -> None:
     r = releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5])
-    ledger = privacy.ledger(r, 1e-5)
+    totals = ledger(r)
     for t in range(7):
         for i in range(5):
-            assert ledger.node_bound[t, i] == pytest.approx(closed_form(r, i, t, tight=False), rel=1e-12)
-            assert ledger.node_tight[t, i] == pytest.approx(closed_form(r, i, t, tight=True), rel=1e-12)
-    assert np.array_equal(ledger.bound, ledger.node_bound.max(axis=1))
-    assert np.array_equal(ledger.tight, ledger.node_tight.max(axis=1))
+            assert totals["bound"].node_values[t, i] == pytest.approx(closed_form(r, i, t, tight=False), rel=1e-12)
+            assert totals["tight"].node_values[t, i] == pytest.approx(closed_form(r, i, t, tight=True), rel=1e-12)
+    assert np.array_equal(totals["bound"].values, totals["bound"].node_values.max(axis=1))
+    assert np.array_equal(totals["tight"].values, totals["tight"].node_values.max(axis=1))
 
 
 @pytest.mark.parametrize("perturbation", PRIVATE)
 def test_recycled_steps_add_nothing(perturbation: str, rng: Generator) -> None:
-    ledger = privacy.ledger(releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5]), 1e-5)
-    for bound in (ledger.node_bound, ledger.node_tight):
+    totals = ledger(releases(perturbation, rng, K=3, T=6, steps=[1, 3, 5]))
+    for bound in (totals["bound"].node_values, totals["tight"].node_values):
         assert np.array_equal(bound[2::2], bound[1:-1:2])
         assert (np.diff(bound[[0, 1, 3, 5]], axis=0) > 0).all()
 
@@ -76,7 +79,7 @@ def test_tight_bound_is_never_above_the_papers_where_that_is_proven(perturbation
     for _ in range(50):
         r = releases(perturbation, rng, C=float(rng.uniform(1, 700)))
         if privacy.condition_failure(r) is None:
-            assert (privacy.tight_cost(r).total(r.alpha) <= privacy.paper_cost(r).total(r.alpha)).all()
+            assert (privacy.totals(privacy.tight_cost(r), r) <= privacy.totals(privacy.paper_cost(r), r)).all()
 
 
 def test_figures_of_the_scale_check() -> None:
@@ -84,12 +87,14 @@ def test_figures_of_the_scale_check() -> None:
     for V, expected in ((2.0, (22.8, 11.9, 6.4)), (4.0, (22.4, 11.4, 5.9))):
         for alpha, value in zip((2.0, 1.0, 0.5), expected, strict=True):
             shape = (25, 5)
-            r = Releases("objective", 50, np.arange(1, 51, 2), np.ones(shape), np.ones(shape), np.full(shape, alpha),
-                         np.full(5, V), np.full(5, 8000.0), 1750.0, 0.22, 0.25, 105)  # fmt: skip
-            ledger = privacy.ledger(r, 1e-5)
-            assert ledger.bound[-1] == pytest.approx(value, abs=0.06)
+            r = network_releases(
+                "objective", iterations=50, data_steps=np.arange(1, 51, 2), eta=np.ones(shape), theta=np.ones(shape),
+                alpha=np.full(shape, alpha), V=np.full(5, V), B=np.full(5, 8000.0), C=1750.0, rho=0.22, features=105,
+            )  # fmt: skip
+            totals = ledger(r)
+            assert totals["bound"].values[-1] == pytest.approx(value, abs=0.06)
             if (V, alpha) == (2.0, 1.0):
-                assert (round(ledger.bound[-1], 2), round(ledger.tight[-1], 2)) == (11.88, 11.28)
+                assert (round(totals["bound"].values[-1], 2), round(totals["tight"].values[-1], 2)) == (11.88, 11.28)
 
 
 @pytest.mark.parametrize("perturbation", PRIVATE)
@@ -97,40 +102,48 @@ def test_calibration_meets_the_target(perturbation: str, rng: Generator) -> None
     """One scale for all nodes, so that the worst node is at the target and nobody above it; the shape of alpha stays."""
     r = releases(perturbation, rng)
     for target in (3.0, 11.4, 40.0):
-        calibrated = privacy.calibrate(r, target)
-        assert privacy.ledger(calibrated, 1e-5).bound[-1] == pytest.approx(target, rel=1e-12)
-        assert np.allclose(calibrated.alpha / calibrated.alpha[0, 0], r.alpha / r.alpha[0, 0], rtol=1e-14)
+        calibrated = calibrate(r, target, "bound", 1e-5)
+        assert ledger(calibrated)["bound"].values[-1] == pytest.approx(target, rel=1e-12)
+        assert np.allclose(calibrated.parameter / calibrated.parameter[0, 0], r.parameter / r.parameter[0, 0], rtol=1e-14)
 
 
 def test_a_target_below_the_determinant_term_has_no_answer(rng: Generator) -> None:
     r = releases("objective", rng)
     fixed = privacy.paper_cost(r).fixed.sum(axis=0).max()
     with pytest.raises(InputError, match=r"privacy.target: .* determinant term alone costs"):
-        privacy.calibrate(r, 0.999 * fixed)
-    assert privacy.ledger(privacy.calibrate(r, 1.001 * fixed), 1e-5).bound[-1] == pytest.approx(1.001 * fixed, rel=1e-12)
+        calibrate(r, 0.999 * fixed, "bound", 1e-5)
+    assert ledger(calibrate(r, 1.001 * fixed, "bound", 1e-5))["bound"].values[-1] == pytest.approx(1.001 * fixed, rel=1e-12)
 
 
 def test_no_noise_is_infinite_everywhere(rng: Generator) -> None:
-    ledger = privacy.ledger(releases("none", rng, alpha=np.full((4, 5), np.nan)), 1e-5)
-    assert np.isinf(ledger.node_bound).all()
-    assert np.isinf(ledger.node_tight).all()
+    totals = ledger(releases("none", rng, alpha=np.full((4, 5), np.nan)))
+    assert np.isinf(totals["bound"].node_values).all()
+    assert np.isinf(totals["tight"].node_values).all()
 
 
 def test_tight_bound_is_infinite_where_its_own_condition_fails(rng: Generator) -> None:
     r = releases("objective", rng, C=1.0, B=np.array([1.0, 500, 500, 500, 500]), eta=np.full((4, 5), 0.001))
-    tight = privacy.ledger(r, 1e-5).node_tight[-1]
+    tight = ledger(r)["tight"].node_values[-1]
     assert np.isinf(tight[0])
     assert np.isfinite(tight[1:]).all()
+
+
+def margin(perturbation: str, **values: Any) -> Array:
+    found = privacy.condition_margin(network_releases(perturbation, **values))
+    assert found is not None
+    return found
 
 
 def test_condition_by_hand() -> None:
     """One node pair, B=10, C=2, rho=1, N=2, eta=0.3, V=1: 5 (0.5 + 0.6) - 0.5 = 5."""
     ones = np.ones((1, 2))
-    r = Releases("objective", 1, np.array([1]), 0.3 * ones, 0.2 * ones, ones, np.ones(2), np.full(2, 10.0), 2.0, 1.0, 0.25, 3)
-    assert np.allclose(privacy.condition_margin(r), 5.0)
+    values: dict[str, Any] = {
+        "iterations": 1, "data_steps": np.array([1]), "eta": 0.3 * ones, "theta": 0.2 * ones, "alpha": ones, "V": np.ones(2),
+        "B": np.full(2, 10.0), "C": 2.0, "rho": 1.0, "features": 3,
+    }  # fmt: skip
+    assert np.allclose(margin("objective", **values), 5.0)
     # [M] has theta in place of eta(1): 5 (0.5 + 0.4) - 0.5 = 4.
-    penalty = Releases(**{**r.__dict__, "perturbation": "penalty"})
-    assert np.allclose(privacy.condition_margin(penalty), 4.0)
+    assert np.allclose(margin("penalty", **values), 4.0)
 
 
 def test_determinant_ratio_of_neighbouring_hessians(rng: Generator) -> None:
@@ -147,8 +160,10 @@ def test_determinant_ratio_of_neighbouring_hessians(rng: Generator) -> None:
         w = rng.uniform(0.0, 0.25, B + 1)
         w[B] = 0.25
 
-        def log_determinant(rows: Array, X: Array = X, w=w, C=C, B=B, mu=mu, d: int = d):
-            return np.linalg.slogdet(C / B * (X[rows].T * w[rows]) @ X[rows] + mu * np.eye(d))[1]
+        def log_determinant(
+            rows: list[int], X: Array = X, w: Array = w, C: float = C, B: int = B, mu: float = mu, d: int = d
+        ) -> float:
+            return float(np.linalg.slogdet(C / B * (X[rows].T * w[rows]) @ X[rows] + mu * np.eye(d))[1])
 
         common = list(range(B - 1))
         ratio = abs(log_determinant([*common, B - 1]) - log_determinant([*common, B]))
@@ -176,12 +191,14 @@ def test_condition_with_growing_schedules_and_at_its_boundary() -> None:
     """[R] looks at eta(1), [M] at the smallest theta; equality is not enough."""
     eta = np.array([[0.3, 0.3], [0.9, 0.9]])
     theta = np.array([[0.25, 0.25], [0.2, 0.2]])
-    two = {"iterations": 2, "data_steps": np.array([1, 2]), "eta": eta, "theta": theta, "alpha": np.ones((2, 2)),
-           "V": np.ones(2), "B": np.full(2, 10.0), "C": 2.0, "rho": 1.0, "c1": 0.25, "features": 3}  # fmt: skip
-    assert np.allclose(privacy.condition_margin(Releases("objective", **two)), 5 * (0.5 + 0.6) - 0.5)
-    assert np.allclose(privacy.condition_margin(Releases("penalty", **two)), 5 * (0.5 + 0.4) - 0.5)
+    two: dict[str, Any] = {
+        "iterations": 2, "data_steps": np.array([1, 2]), "eta": eta, "theta": theta, "alpha": np.ones((2, 2)),
+        "V": np.ones(2), "B": np.full(2, 10.0), "C": 2.0, "rho": 1.0, "features": 3,
+    }  # fmt: skip
+    assert np.allclose(margin("objective", **two), 5 * (0.5 + 0.6) - 0.5)
+    assert np.allclose(margin("penalty", **two), 5 * (0.5 + 0.4) - 0.5)
     boundary = two | {"B": np.full(2, 2.0), "rho": 0.5, "eta": np.full((2, 2), 0.125)}  # 1 (0.25 + 0.25) = 2 c1
-    assert privacy.condition_failure(Releases("objective", **boundary)) is not None
+    assert privacy.condition_failure(network_releases("objective", **boundary)) is not None
 
 
 def test_another_loss_has_its_own_c1(config: MakeConfig) -> None:

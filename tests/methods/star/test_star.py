@@ -4,20 +4,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracles.star import LOGISTIC, Provider, huber, optimum, trajectory
-from support import Raw, planned, result_of, shard_of
+from oracles.star import LOGISTIC, Inner, Provider, huber, optimum, trajectory
+from support import Raw, dense, records_for_testing, result_of, shard_of, star_plan
 
 from dpadmm_mpi.errors import InputError, RunError
 from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.methods.star import accounts as theory
+from dpadmm_mpi.methods.star.plan import StarPlan
 from dpadmm_mpi.rng import Purpose, generator
+from dpadmm_mpi.types import Array, Ints
 
 STOCHASTIC = [("s-admm", "uniform"), ("s-admm", "extrapolated"), ("ps-admm", "uniform"), ("ps-admm", "extrapolated")]
 
 
-def configuration(method: str, averaging=None, **sections: Any):
+def configuration(method: str, averaging: str | None = None, **sections: Any) -> Raw:
     """Five providers of unequal sizes, quick."""
-    raw = {
+    raw: Raw = {
         "name": method,
         "seed": 12,
         "iterations": 4,
@@ -37,11 +39,11 @@ def configuration(method: str, averaging=None, **sections: Any):
     return raw
 
 
-def plain_providers(raw: Raw):
-    plan, dataset = planned(raw)
+def plain_providers(raw: Raw) -> tuple[StarPlan, list[Provider]]:
+    plan, dataset = star_plan(raw)
     loss = huber(raw["problem"]["width"]) if raw["problem"].get("loss") == "huber" else LOGISTIC
     shards = [shard_of(dataset, i) for i in range(plan.nodes)]
-    return plan, [Provider(shard.X, shard.y, loss) for shard in shards]
+    return plan, [Provider(dense(shard.X), shard.y, loss) for shard in shards]
 
 
 @pytest.mark.parametrize("number", range(20))
@@ -72,14 +74,14 @@ def test_trajectory_equals_the_plain_implementation(monkeypatch: pytest.MonkeyPa
     _, providers = plain_providers(raw)
     for run in range(2):
 
-        def samples(k, i: int, run: int = run):
+        def samples(k: int, i: int, run: int = run) -> Ints:
             return generator(number, Purpose.SAMPLES, run, i, k).integers(len(providers[i].y), size=S)
 
-        def noise(k, i: int, run: int = run):
+        def noise(k: int, i: int, run: int = run) -> Array:
             draws = generator(number, Purpose.INNER_NOISE, run, i, k).standard_normal((S, d))
             return std * draws if method == "ps-admm" else np.zeros((S, d))
 
-        inner = (eta, v_L, averaging, samples, noise) if averaging else None
+        inner = Inner(eta, v_L, averaging, samples, noise) if averaging else None
         start, server = result["trajectory"][run, 0], result["server_trajectory"][run, 0]
         x, z = trajectory(providers, start, server, 4, rho, reg, inner)
         assert np.max(np.abs(result["trajectory"][run] - x)) < 1e-10
@@ -132,7 +134,7 @@ def test_measurements_are_what_the_spec_says() -> None:
     raw = configuration("ps-admm", "uniform", record={"optimum": True})
     result = result_of(raw)
     plan, providers = plain_providers(raw)
-    test = make_plan(plan.config)[1].test().shard
+    test = records_for_testing(make_plan(plan.config)[1])
     best = optimum(providers, 0.05, 4)
     best_value = sum(p.value(best) for p in providers) + 0.05 * best @ best
     for t in range(5):
@@ -144,7 +146,7 @@ def test_measurements_are_what_the_spec_says() -> None:
         assert result["objective"][0, t] == pytest.approx(value, rel=1e-12)
         assert result["objective_gap"][0, t] == pytest.approx(value - best_value, rel=1e-9)
         assert result["consensus_error"][0, t] == pytest.approx(np.mean([np.linalg.norm(xi - z) for xi in x]), rel=1e-12)
-        wrong = np.mean([(1 if row @ z >= 0 else -1) != y for row, y in zip(test.X, test.y, strict=True)])
+        wrong = np.mean([(1 if row @ z >= 0 else -1) != y for row, y in zip(dense(test.X), test.y, strict=True)])
         assert result["test_error"][0, t] == wrong
     assert np.isnan(result["kkt_residual"]).all()
     assert "mean loss counts the same" in result.attributes["/"]["notes"]  # the providers' sizes differ

@@ -5,12 +5,12 @@ import time
 from typing import Any
 
 if os.environ.get("SLURM_ARRAY_TASK_ID") == "1" and "SLURM_RESTART_COUNT" not in os.environ and "PMIX_RANK" in os.environ:
-    from dpadmm_mpi.methods.decentralised.algorithm import Decentralised
+    from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, State
 
-    quick = Decentralised.work
+    quick = NetworkNodes.work
 
-    def slow(self, *arguments: Any):
+    def slow(self: NetworkNodes, *arguments: Any) -> State:
         time.sleep(0.3)
         return quick(self, *arguments)
 
-    Decentralised.work = slow
+    NetworkNodes.work = slow  # type: ignore[assignment]
