@@ -63,9 +63,10 @@ def audit(file: Path, candidates: int, node: int | None, record: int | None, out
 @output_option
 @debug_option
 def attack(files: tuple[Path, ...], node: int, record: int, output: Path | None) -> int:
-    """Rebuild a record of a node from what was released, as one who knows all its other records could ([M] 6.2).
+    """Rebuild a record of a node from what was released, as one who knows all its other records could ([M] 6.2, [S] 2.4).
 
-    FILE... need record.trajectory = true. Without noise it succeeds to machine precision; the picture shows what noise does.
+    FILE... need record.trajectory = true. Without noise and with exact solves it succeeds to machine
+    precision; the picture shows what noise does. Of stochastic methods the average of the inner steps is all that is seen.
 
     \b
     dpadmm attack plain.h5 private.h5 -o attack.png
@@ -78,7 +79,7 @@ def attack(files: tuple[Path, ...], node: int, record: int, output: Path | None)
         [a.name, number(a.bound[-1]), mean_and_range(a.errors[:, -1]), f"{a.ranks.mean():.3g} of {a.candidates}"]
         for a in attacks
     ]
-    print(aligned(["name", "P_i(T)", "error of the record", "mean rank of the true record"], rows))
+    print(aligned(["name", "privacy loss", "error of the record", "mean rank of the true record"], rows))
     if output is not None:
         from dpadmm_mpi.plots import attack_figure
 

@@ -143,6 +143,20 @@ def _(r: StarReleases, target: float, delta: float) -> float:
     return gaussian_noise.calibrate(worst, target, start=smallest_noise(r, target, delta))
 
 
+def sampled_model_noise(r: StarReleases, epsilon: float, delta: float) -> float:
+    """What [S]'s own model needs with a proper accountant: every inner step a sampled Gaussian mechanism of sensitivity 3G.
+
+    It still overlooks the full gradient, and is here to say what that costs.
+    """
+    steps, M = np.array([float(r.inner_steps) * r.iterations]), float(r.M.min())
+
+    def spent(noise_std: float) -> float:
+        curve = gaussian_noise.sampled_gaussian(r.batch_size / M, noise_std / (3.0 * r.G))
+        return float(gaussian_noise.epsilon(curve, steps, delta)[0])
+
+    return gaussian_noise.calibrate(spent, epsilon, start=smallest_noise(r, epsilon, delta))
+
+
 @paper_account.register
 def _(r: StarReleases, delta: float) -> Account:
     # Whatever its condition says: constants that nobody knows prove nothing. Infinity needs no proof.
