@@ -187,12 +187,7 @@ class Simulation(Generic[S]):
         """The opposite of gather_state: each rank what belongs to its own places, in the stead of a blank state's."""
         whole = gathered or {}
         shared = [name for name in blank._fields if name not in self.nodes.hub_fields]
-
-        def field(name: str, place: int) -> Array:
-            # What an older checkpoint lacks has no width in a run that goes on from it.
-            return whole[name][:, place] if name in whole else np.zeros((len(getattr(blank, name)), 0))
-
-        dealt = self.transport.deal(self.owner, lambda place: [field(name, place) for name in shared])
+        dealt = self.transport.deal(self.owner, lambda place: [whole[name][:, place] for name in shared])
         fields = {name: np.stack([values[k] for values in dealt], axis=1) for k, name in enumerate(shared)}
         return replaced(blank, fields | {name: whole[name] for name in self.nodes.hub_fields if name in whole})
 

@@ -55,9 +55,19 @@ def mixture(s: Steps, iterations: Array, delta: float) -> Mixture:
 
 def _constant(s: Steps, iterations: Array, delta: float) -> Mixture:
     n = iterations * float(s.steps)
-    hits, probabilities = _binomial(n, s.rate, LEFT_OUT * delta)
+    first, last = _window(n, s.rate, LEFT_OUT * delta)
+    together = np.ceil((last - first + 1.0) / BINS)  # numbers of hits in a bin, for each row by itself
+    hits, probabilities = np.repeat(n[:, None], BINS, axis=1), np.zeros((len(n), BINS))
+    for size in np.unique(together).astype(int):
+        rows = np.flatnonzero(together == size)
+        all_hits, chances = _binomial(n[rows], s.rate, LEFT_OUT * delta)
+        ends = np.append(np.arange(size, all_hits.shape[1], size), all_hits.shape[1])
+        hits[rows, : len(ends)] = all_hits[:, ends - 1]
+        probabilities[rows, : len(ends)] = np.add.reduceat(chances, np.append(0, ends[:-1]), axis=1)
+    used = probabilities.any(axis=0)
+    hits, probabilities = hits[:, used], probabilities[:, used]
     squares = (hits * s.hit**2 + (n[:, None] - hits) * s.missed**2) / s.noise[0] ** 2
-    return _in_bins(probabilities, squares)
+    return Mixture(probabilities, squares)
 
 
 def _changing(s: Steps, iterations: Array, delta: float) -> Mixture:
@@ -77,8 +87,8 @@ def _changing(s: Steps, iterations: Array, delta: float) -> Mixture:
         shifts = hits[0].astype(int) * int(np.ceil(unit[k - 1] / spacing * (1.0 - 1e-15)))
         law = _shifted_sum(law, shifts, chances[0])
         if k in wanted:
-            rows.append(_in_bins(law[None], (values + fixed[k - 1])[None]))
-    return Mixture(np.concatenate([row.probabilities for row in rows]), np.concatenate([row.squares for row in rows]))
+            rows.append(_in_bins(law, values + fixed[k - 1]))
+    return Mixture(np.stack([row.probabilities for row in rows]), np.stack([row.squares for row in rows]))
 
 
 def _shifted_sum(law: Array, shifts: Array, chances: Array) -> Array:
@@ -89,40 +99,40 @@ def _shifted_sum(law: Array, shifts: Array, chances: Array) -> Array:
     return total
 
 
+def _window(n: Array, rate: float, left_out: float) -> tuple[Array, Array]:
+    """The smallest and the largest number of hits in n steps, but for `left_out` of the probability: Bernstein's bound."""
+    if rate == 1.0:
+        return n, n
+    L, mean = -np.log(left_out / 2.0), n * rate
+    first = np.maximum(np.floor(mean - np.sqrt(2.0 * mean * L)), 0.0)
+    return first, np.minimum(np.ceil(mean + L / 3.0 + np.sqrt((L / 3.0) ** 2 + 2.0 * mean * L)), n)
+
+
 def _binomial(n: Array, rate: float, left_out: float) -> tuple[Array, Array]:
-    """Numbers of hits in n steps and their probabilities, (rows, hits): all but for `left_out` of them, by Bernstein's bound.
+    """Numbers of hits in n steps and their probabilities, (rows, hits).
 
     The probabilities are built up from neighbour to neighbour, and add up to 1: what is left out is spread over the rest.
     """
-    if rate == 1.0:
-        return n[:, None], np.ones((len(n), 1))
-    L = -np.log(left_out / 2.0)
-    mean = n * rate
-    first = np.maximum(np.floor(mean - np.sqrt(2.0 * mean * L)), 0.0)
-    last = np.minimum(np.ceil(mean + L / 3.0 + np.sqrt((L / 3.0) ** 2 + 2.0 * mean * L)), n)
+    first, last = _window(n, rate, left_out)
     hits = first[:, None] + np.arange(float((last - first).max()) + 1.0)
-    there = hits <= n[:, None]
+    if rate == 1.0:
+        return hits, np.ones_like(hits)
     with np.errstate(divide="ignore"):
         ratios = np.log(np.maximum(n[:, None] - hits[:, :-1], 0.0)) - np.log(hits[:, :-1] + 1.0)
     ratios += np.log(rate) - np.log1p(-rate)
     logs = np.concatenate([np.zeros((len(n), 1)), np.cumsum(ratios, axis=1)], axis=1)
-    logs = np.where(there, logs, -np.inf)
+    logs = np.where(hits <= n[:, None], logs, -np.inf)
     chances = np.exp(logs - logs.max(axis=1, keepdims=True))
     return np.minimum(hits, n[:, None]), chances / chances.sum(axis=1, keepdims=True)
 
 
 def _in_bins(probabilities: Array, squares: Array) -> Mixture:
-    """At most BINS; what is in one counts as the largest in it. Empty ends of a grid are left away first."""
-    if len(probabilities) == 1:
-        there = np.flatnonzero(probabilities[0] > 0.0)
-        probabilities, squares = (array[:, there[0] : there[-1] + 1] for array in (probabilities, squares))
-    width = probabilities.shape[1]
-    if width <= BINS and len(probabilities) > 1:
-        return Mixture(probabilities, squares)
-    ends = np.unique(np.linspace(0, width, min(BINS, width) + 1).astype(int))
-    together = np.add.reduceat(probabilities, ends[:-1], axis=1)
-    padding = ((0, 0), (0, BINS - len(ends) + 1)) if len(probabilities) == 1 else ((0, 0), (0, 0))
-    return Mixture(np.pad(together, padding), np.pad(squares[:, ends[1:] - 1], padding, mode="edge"))
+    """BINS of a grid, but for its empty ends; what is in one counts as the largest in it."""
+    there = np.flatnonzero(probabilities > 0.0)
+    ends = np.unique(np.linspace(there[0], there[-1] + 1, BINS + 1).astype(int))
+    together = np.add.reduceat(probabilities[: ends[-1]], ends[:-1])
+    padding = (0, BINS - len(together))
+    return Mixture(np.pad(together, padding), np.pad(squares[ends[1:] - 1], padding, mode="edge"))
 
 
 def smallest_epsilon(probabilities: Array, mu: Array, delta: float) -> Array:
