@@ -1,13 +1,15 @@
-"""The threat of [M] 6.2: who knows all records of a node but one, and sees everything released, rebuilds the missing one.
+"""The threat of [M] 6.2 and [S] 2.4: who knows all records of a node but one, and sees everything released, rebuilds it.
 
-(KKT) gives, in every data step, what the unknown record z = y x adds to the gradient, plus the noise:
+Every data step tells what the unknown record z = y x adds to the gradient, plus an error; on a network (KKT) does,
 
     v(t) = (C/B) L'(z.f(t)) z + n(t)
 
-Without noise one step fixes the direction of z and its length; several steps are fitted together. With noise the fit is to
-v(t), and the error of it is what the noise buys. A margin loss shows y x only: label and features come as one signed vector.
+and around a server methods/star/attack.py. Without noise one exact step fixes the direction of z and its length; several steps
+are fitted together. With noise the fit is to v(t), and the error of it is what the noise buys. A margin loss shows y x only:
+label and features come as one signed vector.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,16 +18,23 @@ import numpy as np
 
 from dpadmm_mpi.audit.exact import read_run
 from dpadmm_mpi.config.reading import one_of
+from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Plan, methods
 from dpadmm_mpi.methods.decentralised.algorithm import kkt_gradient
 from dpadmm_mpi.methods.decentralised.audit import Transcript, read_transcript
 from dpadmm_mpi.methods.decentralised.plan import NetworkMethod, NetworkPlan
+from dpadmm_mpi.methods.star.attack import evidence as star_evidence
+from dpadmm_mpi.methods.star.method import Star
+from dpadmm_mpi.methods.star.plan import StarPlan
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.storage.result import Result
 from dpadmm_mpi.types import Array, Ints
 
 CANDIDATES = 100  # among which the attacker looks for the true record
+
+Evidence = tuple[Array, Array, Array]  # v(t) and f(t) of every data step, and how strongly each counts
 
 
 @dataclass(frozen=True)
@@ -36,21 +45,59 @@ class Attack:
     errors: Array  # (runs, steps): ||z^ - z||
     ranks: Ints  # (runs,): place of the true record among the candidates, 1 is the likeliest
     candidates: int
-    bound: Array  # (steps,): P_i(t)
+    bound: Array  # (steps,): P_i(t), or epsilon_i(t) by the sound account
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of one node, in every family."""
+
+    rows: Array  # all its records as signed rows
+    weight: float  # of one record in its objective
+    data_steps: Ints
+    account: str  # what the total is shown by
+    evidence: Callable[[Array, int], Evidence]  # from the known rows, in a run
+    power: float  # of the error in the likelihood: 1 for gamma noise, 2 for Gaussian
+
+
+def _network_view(plan: NetworkPlan, result: Result, dataset: Dataset[Any], node: int) -> Seen:
+    transcript = read_transcript(plan, result, dataset)
+    view = transcript.view(node)
+
+    def seen(known: Array, run: int) -> Evidence:
+        return _evidence(transcript, known, run, node)
+
+    return Seen(view.rows, view.weight, plan.releases.data_steps, "bound", seen, power=1.0)
+
+
+def _star_view(plan: StarPlan, result: Result, dataset: Dataset[Any], node: int) -> Seen:
+    shard = dataset.loader.shard(dataset.address(node))
+    X = shard.X if isinstance(shard.X, np.ndarray) else shard.X.toarray()
+
+    def seen(known: Array, run: int) -> Evidence:
+        found = star_evidence(plan, result, known, run, node)
+        return found.v, found.f, found.scale
+
+    steps = np.arange(1, plan.config.iterations + 1)
+    return Seen(X * shard.y[:, None], 1.0 / len(X), steps, "epsilon_sound", seen, power=2.0)
 
 
 def attack(path: Path, node: int = 0, record: int = 0) -> Attack:
     def refuse(plan: Plan[Any]) -> None:
-        if not isinstance(plan, NetworkPlan):
-            names = one_of(name for name, cls in methods.items() if issubclass(cls, NetworkMethod))
-            raise InputError(f"{path}: a run of {plan.config.method_name}, but this is for the methods on a network: {names}")
+        if not isinstance(plan, NetworkPlan | StarPlan):
+            names = one_of(name for name, cls in methods.items() if issubclass(cls, NetworkMethod | Star))
+            raise InputError(
+                f"{path}: a run of {plan.config.method_name}, but this is for methods on a network or around a server: {names}"
+            )
 
     result, plan, dataset = read_run(path, refuse)
-    assert isinstance(plan, NetworkPlan)
-    transcript = read_transcript(plan, result, dataset)
     if not 0 <= node < plan.nodes:
         raise InputError(f"--node {node}: there are the nodes 0 to {plan.nodes - 1}")
-    view = transcript.view(node)
+    if isinstance(plan, NetworkPlan):
+        view = _network_view(plan, result, dataset, node)
+    else:
+        assert isinstance(plan, StarPlan)
+        view = _star_view(plan, result, dataset, node)
     if not 0 <= record < len(view.rows):
         raise InputError(f"--record {record}: node {node} has the records 0 to {len(view.rows) - 1}")
     z = view.rows[record]
@@ -58,15 +105,15 @@ def attack(path: Path, node: int = 0, record: int = 0) -> Attack:
     # Candidates that the attacker cannot tell from the true one beforehand: other records, as if they were unknown.
     pool = np.vstack([z, view.rows[others[: CANDIDATES - 1]]])
     # After 1, 2, 4, ... data steps, and all of them.
-    steps = np.unique(np.append(2 ** np.arange(int(np.log2(len(plan.releases.data_steps))) + 1), len(plan.releases.data_steps)))
+    steps = np.unique(np.append(2 ** np.arange(int(np.log2(len(view.data_steps))) + 1), len(view.data_steps)))
     errors, ranks = [], []
     for run in range(len(result["run"])):
-        v, f, scale = _evidence(transcript, view.rows[others], run, node)
+        v, f, scale = view.evidence(view.rows[others], run)
         guesses = [_reconstruct(v[:k], f[:k], scale[:k], plan.loss, view.weight) for k in steps]
         errors.append([float(np.linalg.norm(guess - z)) for guess in guesses])
-        fit = [_misfit(candidate, v, f, scale, plan.loss, view.weight) for candidate in pool]
+        fit = [_misfit(candidate, (v, f, scale), plan.loss, view) for candidate in pool]
         ranks.append(1 + int(np.sum(np.array(fit[1:]) < fit[0])))
-    bound = result["privacy/node_bound"][plan.releases.data_steps[steps - 1], node]
+    bound = result[f"privacy/node_{view.account}"][view.data_steps[steps - 1], node]
     return Attack(result.name, np.array(errors), np.array(ranks), len(pool), bound)
 
 
@@ -91,10 +138,12 @@ def _evidence(transcript: Transcript, known: Array, run: int, node: int) -> tupl
     return np.array(vs), np.array(fs), np.array(scales)
 
 
-def _misfit(z: Array, v: Array, f: Array, scale: Array, loss: Loss, weight: float) -> float:
-    """How unlikely the released values are if z is the record, up to a constant: sum_t alpha ||n(t)||."""
+def _misfit(z: Array, evidence: Evidence, loss: Loss, view: Seen) -> float:
+    """How unlikely the released values are if z is the record, up to a constant: sum_t alpha ||n(t)||, or of the squares."""
+    v, f, scale = evidence
     slopes = loss.first(f @ z)
-    return float(np.sum(scale * np.linalg.norm(v - weight * slopes[:, None] * z, axis=1)))
+    errors = scale * np.linalg.norm(v - view.weight * slopes[:, None] * z, axis=1)
+    return float(np.sum(errors**view.power))
 
 
 def _reconstruct(v: Array, f: Array, scale: Array, loss: Loss, weight: float) -> Array:

@@ -64,10 +64,11 @@ def audit(file: Path, candidates: int, node: int | None, record: int | None, out
 @output_option
 @debug_option
 def attack(files: tuple[Path, ...], node: int, record: int, unknown_eta: bool, output: Path | None) -> int:
-    """Rebuild a record of a node from what was released, as one who knows all its other records could ([M] 6.2).
+    """Rebuild a record of a node from what was released, as one who knows all its other records could ([M] 6.2, [S] 2.4).
 
-    FILE... need record.trajectory = true. Without noise it succeeds to machine precision; the picture shows what noise does.
-    With --unknown-eta it succeeds too: a secret penalty does not protect the record, and the picture shows both.
+    FILE... need record.trajectory = true. Without noise and with exact solves it succeeds to machine precision; the picture
+    shows what noise does. Of stochastic methods the average of the inner steps is all that is seen. With --unknown-eta it
+    succeeds too: a secret penalty does not protect the record, and the picture shows both.
 
     \b
     dpadmm attack plain.h5 private.h5 -o attack.png
@@ -83,7 +84,7 @@ def attack(files: tuple[Path, ...], node: int, record: int, unknown_eta: bool, o
         [a.name, number(a.bound[-1]), mean_and_range(a.errors[:, -1]), f"{a.ranks.mean():.3g} of {a.candidates}"]
         for a in attacks
     ]
-    print(aligned(["name", "P_i(T)", "error of the record", "mean rank of the true record"], rows))
+    print(aligned(["name", "privacy loss", "error of the record", "mean rank of the true record"], rows))
     if output is not None:
         from dpadmm_mpi.plots import attack_figure
         from dpadmm_mpi.plots.secrecy import secrecy_figure

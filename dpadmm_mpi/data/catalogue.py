@@ -2,7 +2,7 @@
 
 import re
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,17 +33,23 @@ class PublicDataset(StoredSource):
     raw: ClassVar[tuple[SourceFile, ...]]
     expected: ClassVar[tuple[int, int]]  # records and features, after preprocessing
     wheel: ClassVar[Wheel | None] = None
+    files_of: ClassVar[str] = ""  # the data set whose files it reads; "": its own
 
     @classmethod
     def name(cls) -> str:
         return sources.name_of(cls)
+
+    @classmethod
+    def folder(cls) -> Path:
+        """Where its files lie in the cache."""
+        return raw_folder(cls.files_of or cls.name())
 
     @abstractmethod
     def read_files(self, paths: dict[str, Path]) -> Records:
         """From the paths of the files, which are the right ones."""
 
     def files(self) -> dict[str, Path]:
-        return raw_files(self.name(), self.raw)
+        return raw_files(self.files_of or self.name(), self.raw)
 
     def identity(self, files: dict[str, Path]) -> list[Any]:
         return [file.sha256 for file in self.raw]
@@ -55,7 +61,8 @@ class PublicDataset(StoredSource):
 
 
 def is_fetched(name: str) -> bool:
-    return all(find_file(raw_folder(name), file) for file in public_datasets()[name].raw)
+    dataset = public_datasets()[name]
+    return all(find_file(dataset.folder(), file) for file in dataset.raw)
 
 
 def public_datasets() -> dict[str, type[PublicDataset]]:
@@ -93,6 +100,17 @@ def _read_adult(paths: dict[str, Path]) -> Records:
     header = [*attributes, "income"]
     records = readers.table(rows, header, "income", paths["adult.data"], categories=categories)
     return readers.with_signs(records, ">50K", "adult")
+
+
+def _with_missing_as_category(records: Records) -> Records:
+    """ "?" is one more category of every text column that lacks values."""
+    columns = []
+    for column in records.columns:
+        if column.is_text and column.missing.any():
+            categories = (*(column.categories or tuple(np.unique(column.values[~column.missing]).tolist())), "?")
+            column = replace(column, values=np.where(column.missing, "?", column.values), categories=categories)
+        columns.append(column)
+    return replace(records, columns=tuple(columns))
 
 
 def _libsvm(name: str, suffix: str, sha256: str, test_sha256: str) -> tuple[SourceFile, ...]:
@@ -144,6 +162,18 @@ class Adult(PublicDataset):
 
     def read_files(self, paths: dict[str, Path]) -> Records:
         return _read_adult(paths)
+
+
+@sources.register("adult-all")
+class AdultAll(Adult):
+    """Adult with all 48,842 records, as [S] seems to have it: a missing value is a category of its own"""
+
+    files_of: ClassVar[str] = "adult"
+    default_steps: ClassVar[tuple[str, ...]] = ("one-hot", "scale-columns", "scale-rows")
+    expected: ClassVar[tuple[int, int]] = (48_842, 108)
+
+    def read_files(self, paths: dict[str, Path]) -> Records:
+        return _with_missing_as_category(_read_adult(paths))
 
 
 @sources.register("a9a")

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpadmm_mpi.data.cache import SourceFile, find_file, raw_folder, verify
+from dpadmm_mpi.data.cache import SourceFile, find_file, verify
 from dpadmm_mpi.data.catalogue import PublicDataset
 from dpadmm_mpi.errors import InputError, RunError
 
@@ -27,7 +27,7 @@ _CHUNK = 1 << 16
 
 def fetch(entry: type[PublicDataset], folder: Path | None = None) -> str:
     """Bring the files of a data set into the cache; say from where. Files that are there and right are left alone."""
-    target = raw_folder(entry.name())
+    target = entry.folder()
     missing = [file for file in entry.raw if not _is_right(target, file)]
     if not missing:
         return f"{entry.name()} is there already, in {target}"

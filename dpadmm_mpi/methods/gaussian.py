@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import Any, ClassVar
 
+from dpadmm_mpi.config.schedules import Geometric, has_size, lacks_first
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Method, methods
 from dpadmm_mpi.privacy.account import Account, AccountKind, accounts
@@ -78,8 +79,22 @@ class EpsilonSound(AccountKind[GaussianReleases]):
 
 def needs_target_or_size(method: Method, perturbation: Perturbation) -> None:
     """Gaussian noise is of a given size, or calibrated; one of the two."""
-    if isinstance(perturbation, GradientPerturbation) and (perturbation.noise_std is None) == (perturbation.target is None):
+    if not isinstance(perturbation, GradientPerturbation):
+        return
+    if perturbation.target is None and lacks_first(perturbation.noise_std):
+        raise InputError("privacy.noise_std: the geometric law needs its first value, as { first = 1.0, ratio = 0.98 }")
+    if has_size(perturbation.noise_std) == (perturbation.target is not None):
         raise InputError(
             f"privacy.target: {methods.name_of(type(method))} needs one of privacy.target, an epsilon that the noise is "
             'calibrated to, and privacy.noise_std (or perturbation = "none")'
         )
+
+
+def constant_noise(method: Method, perturbation: Perturbation) -> float:
+    """noise_std of a method whose noise does not change; 0 for none, or where it is calibrated."""
+    noise_std = perturbation.noise_std if isinstance(perturbation, GradientPerturbation) else None
+    if isinstance(noise_std, Geometric | list):
+        raise InputError(
+            f"privacy.noise_std: {methods.name_of(type(method))} takes one number; a noise that changes is for ps-admm"
+        )
+    return noise_std or 0.0

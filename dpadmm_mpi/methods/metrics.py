@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from dpadmm_mpi.config.options import Options
+from dpadmm_mpi.config.options import Options, Positive
 from dpadmm_mpi.data.dataset import TestSet
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry
@@ -28,6 +28,13 @@ class Optimum(NamedTuple):
     gradients: Array | None = None  # (nodes, d): grad O_i at f, which add up to zero; where the method needs them
 
 
+class Split(NamedTuple):
+    """A point (x_1, ..., x_N; z) of a problem whose nodes and server have copies of their own."""
+
+    objective: Array  # (runs,): sum_i f_i(x_i) + g(z)
+    apart: Array  # (runs, nodes): ||x_i - z||
+
+
 @dataclass(frozen=True)
 class Observation:
     """What rank 0 knows of one recorded iteration; the first axis are the runs that go side by side."""
@@ -42,6 +49,8 @@ class Observation:
     test: TestSet | None
     optimum: Optimum | None
     z_distance: Array | None = None  # (runs,): ||Z(t) - Z*||_J^2 of [M], where it is a norm
+    current: Split | None = None  # these two where there is a server: the last iterates,
+    ergodic: Split | None = None  # and the means over the iterations, where a metric asks for them
     at_nodes: Mapping[str, Array] = field(default_factory=dict)  # what metrics have measured at the nodes, (runs, nodes)
 
 
@@ -178,6 +187,37 @@ class ZDistance(Metric):
 
     def value(self, seen: Observation) -> Array:
         return np.full(len(seen.points), np.nan) if seen.z_distance is None else seen.z_distance
+
+
+@metrics.register("criterion")
+class Criterion(Metric):
+    """P(x, z) - P* + tau sum_i ||x_i - z|| at the last iterates, P = sum_i f_i(x_i) + g(z): [S] (9)"""
+
+    title: ClassVar[str] = "criterion (9) of [S]"
+    needs_optimum: ClassVar[bool] = True
+    hint: ClassVar[str] = "star methods record it with record.optimum = true"
+
+    tau: Positive = 1.0  # tau_i of every provider
+
+    def point(self, seen: Observation) -> Split | None:
+        return seen.current
+
+    def value(self, seen: Observation) -> Array:
+        at = self.point(seen)
+        if at is None or seen.optimum is None:
+            return np.full(len(seen.points), np.nan)
+        return np.asarray(at.objective - seen.optimum.objective + self.tau * at.apart.sum(axis=1))
+
+
+@metrics.register("ergodic_criterion")
+class ErgodicCriterion(Criterion):
+    """The criterion (9) of [S] at the means of x_i and z over the iterations, which (10) and Theorems 3 and 4 are about"""
+
+    title: ClassVar[str] = "criterion (9) of [S] at the means over the iterations"
+    hint: ClassVar[str] = 'star methods record it with record.optimum = true and record.metrics = ["ergodic_criterion"]'
+
+    def point(self, seen: Observation) -> Split | None:
+        return seen.ergodic
 
 
 @metrics.register("node_loss")

@@ -63,6 +63,6 @@ def attack_figure(attacks: Sequence[Attack], target: Path) -> None:
         logarithmic(axis)
         if any(np.isfinite(attack.bound).all() for attack in attacks):
             logarithmic(axis, "x")
-        caption(axis, "error of the reconstructed record (its norm is at most 1)", "total privacy loss P(t) of the node so far")
+        caption(axis, "error of the reconstructed record (its norm is at most 1)", "total privacy loss of the node so far")
         axis.legend()
     save(figure, target)

@@ -93,16 +93,19 @@ def _log_even_moments(noise_multiplier: float) -> Array:
 
 
 def epsilon(curve: Array, steps: Array, delta: float) -> Array:
-    """Epsilon at `delta` after each number of `steps` with this curve, at the best order.
+    """Epsilon at `delta` after each number of `steps` with this curve, at the best order."""
+    return converted(steps[:, None] * curve, delta)
+
+
+def converted(spent: Array, delta: float) -> Array:
+    """Epsilon at `delta` of Renyi divergences, (rows, orders), at the best order of each row.
 
     Canonne, Kamath, Steinke: The Discrete Gaussian for Differential Privacy, 2020, Proposition 12; 0 where already
     delta >= sqrt(1 - exp(-KL)), for the divergence of every order is at least KL.
     """
-    best = np.full(len(steps), np.inf)
-    for order, one_step in zip(ORDERS, curve, strict=True):
-        spent = steps * one_step
-        best = np.minimum(best, np.where(delta**2 + np.expm1(-spent) > 0.0, 0.0, spent + _price(order, delta)))
-    return np.maximum(best, 0.0)
+    prices = np.array([_price(order, delta) for order in ORDERS])
+    at_orders = np.where(delta**2 + np.expm1(-spent) > 0.0, 0.0, spent + prices)
+    return np.maximum(at_orders.min(axis=1), 0.0)
 
 
 def _price(order: float, delta: float) -> float:

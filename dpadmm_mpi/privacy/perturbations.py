@@ -6,7 +6,7 @@ import numpy as np
 from msgspec.structs import force_setattr
 
 from dpadmm_mpi.config.options import Choice, Delta, Moderate, Options
-from dpadmm_mpi.config.schedules import has_size, lacks_first
+from dpadmm_mpi.config.schedules import Geometric, has_size, lacks_first
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.privacy.data_steps import DataSteps, StepCost
 from dpadmm_mpi.privacy.noises import Gamma, Noise, noises
@@ -172,11 +172,15 @@ class Primal(DataStepPerturbation):
 
 @perturbations.register("gaussian")
 class GradientPerturbation(Calibrated):
-    """Gaussian noise on every gradient, of standard deviation `noise_std` or calibrated to a target."""
+    """Gaussian noise on every gradient, of standard deviation `noise_std` or calibrated to a target.
+
+    `noise_std` is a number, a geometric law or a list over the iterations; with a target it may only say how it grows, as
+    { ratio = 0.98 }.
+    """
 
     default_account: ClassVar[str] = "sound"
 
-    noise_std: Moderate | None = None  # standard deviation of the noise on a gradient
+    noise_std: Moderate | Geometric | list[Moderate] | None = None  # standard deviation of the noise on a gradient
 
 
 class Privacy(Options):

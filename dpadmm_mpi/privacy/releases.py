@@ -1,6 +1,8 @@
 """What was released, as plain records: data that the privacy accounts fold over. Enough for every account, free of records."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from dpadmm_mpi.privacy.data_steps import DataSteps
 from dpadmm_mpi.privacy.noises import Noise
@@ -45,13 +47,22 @@ class GaussianReleases(Releases):
 class StarReleases(GaussianReleases):
     """Everything that N providers release in K outer iterations of S inner steps ([S] Algorithm 2): S noisy gradients each.
 
-    Glossary: M record counts, (N,); G Lipschitz constant of one record's loss; noise_std is sigma, the same for all providers
-    and steps, 0 for none.
+    Glossary: M record counts, (N,); G Lipschitz constant of one record's loss; noise_std is sigma of the first iteration, the
+    same for all providers and steps, 0 for none; growth is sigma_k / sigma_1, (K,), empty where sigma does not change; c is the
+    constant of [S] Theorem 2, which is not given there.
     """
 
     inner_steps: int  # S
     M: Array
     G: float = 1.0
+    batch_size: int = 1  # records of an inner step
+    growth: Array = field(default_factory=lambda: np.zeros(0))
+    c: float = 1.0
+
+    @property
+    def sigma(self) -> Array:
+        """Of every outer iteration, (K,)."""
+        return self.noise_std * (self.growth if len(self.growth) else np.ones(self.iterations))
 
     @property
     def nodes(self) -> int:

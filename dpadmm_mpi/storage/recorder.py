@@ -114,6 +114,8 @@ class Recorder(LogFile):
                     self._put_rows(entry.run, entry.at, arrays)
                 elif entry.kind == "state":
                     runs = range(entry.run, entry.run + len(next(iter(arrays.values()))))
+                    # A field without width is one that this configuration does not use, and an older state may lack.
+                    arrays |= {name: np.zeros((len(runs), *shape)) for name, shape in self._shapes.items() if 0 in shape}
                     for r, run in enumerate(runs):
                         self.reached[run] = (entry.at, {name: values[r] for name, values in arrays.items()})
                     if entry.at == self._plan.config.iterations:

@@ -16,6 +16,7 @@ from dpadmm_mpi.methods.curated.linear_maps import LARGEST, Identity, LinearMap,
 from dpadmm_mpi.methods.curated.measures import CuratedMeasures
 from dpadmm_mpi.methods.curated.optimum import CuratedOptimum
 from dpadmm_mpi.methods.curated.regularisers import L1, Regulariser, regularisers
+from dpadmm_mpi.methods.gaussian import constant_noise
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy import gaussian_noise
 from dpadmm_mpi.privacy.account import calibrate
@@ -168,12 +169,11 @@ def _releases(
     method: Method, config: Config, dataset: Dataset[Any], u0_as_printed: bool, map_from_records: bool
 ) -> CuratedReleases:
     noise = config.privacy.perturbation
-    noise_std = noise.noise_std if isinstance(noise, GradientPerturbation) else None
     releases = CuratedReleases(
         iterations=config.iterations,
         records=int(dataset.sizes.sum()),
         shards=len(dataset.sizes),
-        noise_std=noise_std or 0.0,
+        noise_std=constant_noise(method, noise),
         features=dataset.features,
         c=config.problem.loss.slope_bound,
         u0_as_printed=u0_as_printed,

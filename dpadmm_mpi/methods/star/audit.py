@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.auditing import (
     SIGNIFICANCE,
     Examined,
@@ -27,7 +28,7 @@ from dpadmm_mpi.methods.auditing import (
     repetition_findings,
 )
 from dpadmm_mpi.methods.star import accounts
-from dpadmm_mpi.methods.star.algorithm import dual_step, samples
+from dpadmm_mpi.methods.star.algorithm import dual_step
 from dpadmm_mpi.methods.star.plan import StarPlan
 from dpadmm_mpi.methods.star.svrg import Inner, inner_loop, iterates
 from dpadmm_mpi.problems.objective import NodeProblem
@@ -44,6 +45,11 @@ def _(plan: StarPlan, recording: Recording, dataset: Dataset[Any], request: Requ
     candidates = min(request.candidates, int(plan.sizes[nodes].min()))
     inner = plan.settings.inner
     assert inner is not None  # noise comes with inner steps
+    if not inner.is_plain:
+        raise InputError(
+            f"{recording.source}: the audit follows inner steps of one record each, without a ball; run it again with "
+            "algorithm.batch_size = 1 and without algorithm.radius"
+        )
     losses, noises, findings = [], [], []
     for i in nodes:
         shard = dataset.loader.shard(dataset.address(i))
@@ -89,6 +95,7 @@ class ProviderView:
                 gap = max(gap, float(np.abs(end - x[run, t]).max()) / max(1.0, float(np.abs(end).max())))
                 # The data part of the noisy gradients, from the steps themselves.
                 o = (v[:-1] - v[1:]) / self.inner.eta - dual - self.inner.rho * (v[:-1] - z[run, t - 1])
+                o -= problem.ridge * v[:-1]
                 sigma = float(self.recording["privacy/noise_std"][t, self.node])
                 mixture = Mixture(problem, v[:-1], o, sigma)
                 losses[run, t - 1] = [mixture.loss(n, factor) for n, factor in zip(replaced, factors, strict=True)]
@@ -100,11 +107,11 @@ class ProviderView:
         self, problem: NodeProblem, start: Array, dual: Array, server: Array, run: int, t: int
     ) -> tuple[Array, Ints, Array]:
         """(v^0 .. v^S; m_s; x_i^{k+1}) of one iteration, from the same addresses as in the run."""
-        seed, inner = self.plan.settings.seed, self.inner
-        m = samples(seed, run, self.node, t, len(self.rows), inner.steps)
+        settings, inner = self.plan.settings, self.plan.settings.inner_at(t)
+        m = settings.samples(run, self.node, t, len(self.rows))
 
         def noise() -> np.random.Generator:
-            return generator(seed, Purpose.INNER_NOISE, run, self.node, t)
+            return generator(settings.seed, Purpose.INNER_NOISE, run, self.node, t)
 
         path = [progress.v for progress in iterates(inner, problem, start, dual, server, m, noise(), block=1)]
         return np.stack([start, *path]), m, inner_loop(inner, problem, start, dual, server, m, noise())

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from dpadmm_mpi.methods.measures import Layout, Measures, Quantity
-from dpadmm_mpi.methods.metrics import Metric, Observation, mean_distance
-from dpadmm_mpi.methods.star.algorithm import State
+from dpadmm_mpi.methods.metrics import Metric, Observation, Split, mean_distance
+from dpadmm_mpi.methods.star.algorithm import Settings, State, ergodic_means
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.types import Array, Ints
 
@@ -15,12 +15,12 @@ from dpadmm_mpi.types import Array, Ints
 class StarMeasures(Measures[State]):
     metrics: ClassVar[tuple[str, ...]] = (
         "loss", "node_loss", "objective", "consensus_error", "test_error", "kkt_residual", "objective_gap",
-        "distance_to_optimum",
+        "distance_to_optimum", "criterion",
     )  # fmt: skip
     descriptions: ClassVar[Mapping[str, str]] = {
         "loss": "L(t): mean over providers of the provider's mean loss at its own x_i(t)",
         "node_loss": "mean loss of each provider at its own x_i(t)",
-        "objective": "sum_i f_i(z(t)) + reg ||z(t)||^2, f_i the mean loss of provider i, z(t) the server's",
+        "objective": "sum_i f_i(z(t)) + g(z(t)), f_i the mean loss of provider i with its local ridge, z(t) the server's",
         "consensus_error": "(1/N) sum_i ||x_i(t) - z(t)||",
         "test_error": "share of test records that the server's z(t) gets wrong; nan without test records",
         "kkt_residual": "relative residual of the provider's exact argmin, the largest since the row before; "
@@ -39,13 +39,14 @@ class StarMeasures(Measures[State]):
     }
 
     def __init__(
-        self, features: int, sizes: Ints, extra: Sequence[Metric], problems: Sequence[NodeProblem], reg: float
+        self, features: int, sizes: Ints, extra: Sequence[Metric], problems: Sequence[NodeProblem], settings: Settings
     ) -> None:
+        self.settings = settings
         super().__init__(features, sizes, extra, problems)
-        self._reg = reg
 
     def widths(self) -> dict[str, int]:
-        return {"node_loss": 1, "server_loss": 1, "residual": 1, "primal": self.features}
+        always = {"node_loss": 1, "server_loss": 1, "residual": 1, "primal": self.features}
+        return always | ({"ergodic_loss": 1, "mean": self.features} if self.settings.ergodic else {})
 
     def shared(self, state: State) -> Array | None:
         return state.primal[:, -1] if state.primal.shape[1] > len(self.problems) else None
@@ -57,29 +58,45 @@ class StarMeasures(Measures[State]):
         for k, problem in enumerate(self.problems):
             losses[:, k, 0] = problem.mean_losses(state.primal[:, k])
             losses[:, k, 1] = problem.mean_losses(shared)
-        return {
+        numbers = {
             "node_loss": losses[..., :1],
             "server_loss": losses[..., 1:],
             "residual": state.residual[:, :own],
             "primal": state.primal[:, :own],
         }
+        if self.settings.ergodic:
+            means = ergodic_means(state)[:, :own]
+            at_means = [problem.mean_losses(means[:, k]) for k, problem in enumerate(self.problems)]
+            numbers |= {"ergodic_loss": np.reshape(at_means, (own, len(shared), 1)).swapaxes(0, 1), "mean": means}
+        return numbers
 
     def points(self, state: State, shared: Array | None) -> Array:
         return state.primal[:, : len(self.problems)]
 
     def observe(self, numbers: Mapping[str, Array], state: State, t: int) -> Observation:
-        primals, z = self._vectors(numbers["primal"]), state.primal[:, -1]
+        primals, z, s = self._vectors(numbers["primal"]), state.primal[:, -1], self.settings
+        ergodic = None
+        if s.ergodic:
+            ergodic = self._split(numbers["ergodic_loss"], self._vectors(numbers["mean"]), ergodic_means(state)[:, -1])
         return Observation(
             points=primals,
             classifier=z,
             node_loss=numbers["node_loss"],
             loss=np.mean(numbers["node_loss"], axis=-1),
-            objective=np.sum(numbers["server_loss"], axis=-1) + self._reg * np.vecdot(z, z),
+            objective=np.sum(numbers["server_loss"], axis=-1) + s.server_term(z) + s.nodes * s.ridge_term(z),
             disagreement=mean_distance(primals, z),
             residual=numbers["residual"],
             test=self.test,
             optimum=self.optimum,
+            current=self._split(numbers["node_loss"], primals, z),
+            ergodic=ergodic,
         )
+
+    def _split(self, losses: Array, x: Array, z: Array) -> Split:
+        """P and ||x_i - z|| where the mean losses at x_i are known."""
+        s = self.settings
+        objective = np.sum(losses + s.ridge_term(x), axis=-1) + s.server_term(z)
+        return Split(objective, np.linalg.norm(x - z[:, None], axis=-1))
 
     def trajectory(self, numbers: Mapping[str, Array], state: State) -> dict[str, Array]:
         return {"trajectory": self._vectors(numbers["primal"]), "server_trajectory": state.primal[:, -1]}

@@ -7,7 +7,7 @@ from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.methods.base import Config, Method, Plan, Terms, methods
 from dpadmm_mpi.methods.gaussian import needs_target_or_size
 from dpadmm_mpi.methods.star.algorithm import State
-from dpadmm_mpi.methods.star.plan import InnerOptions, StarTerms, make_plan
+from dpadmm_mpi.methods.star.plan import InnerOptions, StarOptions, StarTerms, make_plan
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.perturbations import GradientPerturbation, NoPerturbation, Perturbation
 
@@ -18,7 +18,7 @@ class Star(Method):
     hub: ClassVar[bool] = True
     terms: ClassVar[type[Terms]] = StarTerms
 
-    rho: Positive = 1.0  # the penalty
+    rho: Positive | Auto = 1.0  # the penalty; auto: from the problem's constants
     init: Literal["random", "zero"] = "zero"
 
     @property
@@ -26,8 +26,17 @@ class Star(Method):
         """What the options say about inner steps; None: exact solves."""
         return None
 
+    @property
+    def paper_constant(self) -> float:
+        """c of [S] Theorem 2."""
+        return 1.0
+
+    @property
+    def options(self) -> StarOptions:
+        return StarOptions(self.rho, self.init, self.inner, self.paper_constant)
+
     def plan(self, config: Config, topology: Topology, dataset: Dataset[Any]) -> Plan[State]:
-        return make_plan(self, self.inner, self.rho, self.init, config, topology, dataset)
+        return make_plan(self, self.options, config, topology, dataset)
 
 
 @methods.register("star-admm")
@@ -43,10 +52,12 @@ class Stochastic(Star):
     eta: Positive | Auto = "auto"  # the step size; auto: from the smoothness
     inner_steps: Count = 100  # S
     averaging: Literal["uniform", "extrapolated"] = "uniform"  # of the inner iterates; the paper's is extrapolated
+    batch_size: Count = 1  # records of an inner step, drawn without repetition
+    radius: Positive | None = None  # of the ball C that every inner iterate is projected on
 
     @property
     def inner(self) -> InnerOptions | None:
-        return InnerOptions(self.inner_steps, self.eta, self.averaging)
+        return InnerOptions(self.inner_steps, self.eta, self.averaging, self.batch_size, self.radius)
 
 
 @methods.register("s-admm")
@@ -63,6 +74,12 @@ class PSAdmm(Stochastic):
     source: ClassVar[str] = "[S] Algorithm 2"
     perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation, GradientPerturbation)
     default_perturbation: ClassVar[str] = "gaussian"
+
+    paper_c: Positive = 1.0  # c of [S] Theorem 2, which is not given there: scales the paper's noise and epsilon
+
+    @property
+    def paper_constant(self) -> float:
+        return self.paper_c
 
     def check_privacy(self, perturbation: Perturbation) -> None:
         needs_target_or_size(self, perturbation)

@@ -1,7 +1,8 @@
-"""The inner loop of the stochastic methods: S steps of SVRG, one sampled record each ([S] Algorithms 1 and 2, lines 4-11).
+"""The inner loop of the stochastic methods: S steps of SVRG with sampled records ([S] Algorithms 1 and 2, lines 4-11).
 
 Glossary ([S] -> here): x_i^k -> start, v~ and v^0 too; lambda_i -> dual, z^k -> server, a_m y_m -> rows of problem.signed,
-theta_k^s -> noise. What stays the same over the steps is collected in one vector, u + lambda_i - rho z.
+theta_k^s -> noise, C -> the ball of `radius`. What stays the same over the steps is collected in one vector,
+u + lambda_i - rho z. The gradient mu_f v of a local ridge is the same for every record, and is added to rho v.
 """
 
 import hashlib
@@ -31,6 +32,17 @@ class Inner:
     v_L: float  # smoothness of a record's loss plus (rho/2) ||x - z||^2
     extrapolated: bool
     noise_std: float  # sigma; 0: none
+    batch_size: int = 1  # records of a step
+    radius: float | None = None  # of the ball that the iterates are projected on; None: there is none
+
+    @property
+    def is_plain(self) -> bool:
+        """One record at a time and no ball, as [S] has it."""
+        return self.batch_size == 1 and self.radius is None
+
+    def projected(self, v: Array) -> Array:
+        """The nearest point of the ball."""
+        return v if self.radius is None else v * min(1.0, self.radius / max(float(np.linalg.norm(v)), 1e-300))
 
 
 class Progress(NamedTuple):
@@ -44,7 +56,7 @@ def inner_loop(
     inner: Inner, problem: NodeProblem, start: Array, dual: Array, server: Array, samples: Ints, noise: Generator
 ) -> Array:
     """x_i^{k+1}, the average of the steps (docs/mathematics.md, section 8)."""
-    for progress in iterates(inner, problem, start, dual, server, samples, noise, block=max(1, BLOCK // len(start))):
+    for progress in iterates(inner, problem, start, dual, server, samples, noise, block=_block(inner, start)):
         v, total = progress
     mean = total / inner.steps
     if not inner.extrapolated:
@@ -52,7 +64,11 @@ def inner_loop(
     # The mean of (zeta v^s + xi v^{s+1}) / (2 eta): zeta + xi = 2 eta, and the sums of v^s and v^{s+1} differ by their ends.
     xi = 4.0 * inner.eta / (1.0 - 2.0 * inner.eta * inner.v_L)
     zeta = 2.0 * inner.eta - xi
-    return mean + zeta / (2.0 * inner.eta * inner.steps) * (start - v)
+    return inner.projected(mean + zeta / (2.0 * inner.eta * inner.steps) * (start - v))
+
+
+def _block(inner: Inner, start: Array) -> int:
+    return max(1, BLOCK // (len(start) * inner.batch_size))
 
 
 def iterates(
@@ -70,7 +86,8 @@ def iterates(
     _, margins, sums = problem.at(start[None])
     u = problem.weight * sums[0]
     fixed = (u + dual - inner.rho * server)[None]
-    steps, parameters = steps_of(problem.loss), np.array(problem.loss.parameters, dtype=np.float64)
+    steps = steps_of(problem.loss) if inner.is_plain else steps_with_batches(inner, problem.loss)
+    parameters, pull = np.array(problem.loss.parameters, dtype=np.float64), inner.rho + problem.ridge
     v, total = start, np.zeros_like(start)
     for first in range(0, inner.steps, block):
         m = samples[first : first + block]
@@ -78,7 +95,7 @@ def iterates(
         if inner.noise_std > 0.0:
             pushes = fixed + inner.noise_std * noise.standard_normal((len(m), len(start)))
         rows, which = _records(problem.signed, m)
-        v, total = steps(v, total, rows, which, problem.loss.first(margins[0, m]), pushes, inner.rho, inner.eta, parameters)
+        v, total = steps(v, total, rows, which, problem.loss.first(margins[0, m]), pushes, pull, inner.eta, parameters)
         yield Progress(v, total)
 
 
@@ -86,7 +103,7 @@ def _records(signed: Matrix, m: Ints) -> tuple[Array, Ints]:
     """Dense rows, and which of them each step takes. Sparse ones are laid out: a step changes every feature anyway."""
     if isinstance(signed, np.ndarray):
         return np.ascontiguousarray(signed), m
-    return signed[m].toarray(), np.arange(len(m))
+    return signed[m.ravel()].toarray(), np.arange(m.size).reshape(m.shape)
 
 
 Steps = Callable[[Array, Array, Array, Ints, Array, Array, float, float, Array], tuple[Array, Array]]
@@ -136,6 +153,24 @@ def _with_numpy(loss: Loss) -> Steps:
     return vectorised(lambda margin, _: float(loss.first(np.array([margin]))[0]))
 
 
+def steps_with_batches(inner: Inner, loss: Loss) -> Steps:
+    """The mean over `batch_size` records in each step, `which` and `slopes` (steps, records); then the projection."""
+
+    def steps(  # noqa: PLR0917  (as the compiled ones)
+        v: Array, total: Array, rows: Array, which: Ints, slopes: Array, pushes: Array, rho: float, eta: float, _: Array
+    ) -> tuple[Array, Array]:
+        total = total.copy()
+        which, slopes = which.reshape(len(which), -1), slopes.reshape(len(which), -1)
+        for s in range(len(which)):
+            a, push = rows[which[s]], pushes[min(s, len(pushes) - 1)]
+            change = loss.first(a @ v) - slopes[s]
+            v = inner.projected(v - eta * (change @ a / len(a) + rho * v + push))
+            total += v
+        return v, total
+
+    return steps
+
+
 def slope(margin: float, parameters: Array) -> float:
     """L' of the loss; every copy of `_steps` has its own in the place of this one."""
     return 0.0
@@ -146,8 +181,8 @@ def _steps(  # noqa: PLR0917  (numba's signatures are positional)
 ) -> tuple[Array, Array]:
     """v^{s+1} = v^s - eta g^s, g^s = grad l_m(v^s) - grad l_m(v~) + u + lambda + rho (v^s - z) + noise.
 
-    Step s takes rows[which[s]]; `slopes` are L' at v~ of what the steps take; `pushes` are u + lambda - rho z + noise, one
-    for each step or one for all.
+    `rho` here is rho + mu_f of a local ridge. Step s takes rows[which[s]]; `slopes` are L' at v~ of what the steps take;
+    `pushes` are u + lambda - rho z + noise, one for each step or one for all.
     No fused multiply-add and no reordering: compiled or not, the bits are the same.
     """
     v, total = v.copy(), total.copy()
