@@ -26,8 +26,9 @@ from dpadmm_mpi.methods.auditing import (
     repetition_findings,
 )
 from dpadmm_mpi.methods.curated import accounts
-from dpadmm_mpi.methods.curated.algorithm import Settings, follow, noisy_gradient_of, primal_step, splitting_step, start
+from dpadmm_mpi.methods.curated.algorithm import follow, start
 from dpadmm_mpi.methods.curated.plan import CuratedPlan
+from dpadmm_mpi.methods.curated.steps import Settings, noisy_gradient_of, primal_step, splitting_step
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.types import Array, Ints, Matrix
 

@@ -78,11 +78,16 @@ class LinearMap:
         return np.asarray((self.A.T @ self.A.multiply(weights[:, None])).toarray())
 
     @cached_property
+    def square(self) -> Array:
+        """A'A, dense."""
+        return self.gram(np.ones(self.rows))
+
+    @cached_property
     def singular_values(self) -> Array | None:
         """One per feature, descending, 0 beyond the rank; None where there are too many features."""
         if self.features > LARGEST:
             return None
-        squares = np.linalg.eigvalsh(self.gram(np.ones(self.rows)))[::-1]
+        squares = np.linalg.eigvalsh(self.square)[::-1]
         return np.sqrt(np.where(squares > ROUND_OFF * squares[0], squares, 0.0))
 
     @property

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpadmm_mpi.methods.curated.algorithm import Settings, State
+from dpadmm_mpi.methods.curated.algorithm import State
+from dpadmm_mpi.methods.curated.steps import Settings
 from dpadmm_mpi.methods.measures import Layout, Measures, Quantity
 from dpadmm_mpi.methods.metrics import Metric, Observation
 from dpadmm_mpi.problems.objective import NodeProblem

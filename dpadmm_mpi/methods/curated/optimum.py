@@ -19,8 +19,8 @@ import numpy as np
 
 from dpadmm_mpi.errors import InputError, RunError
 from dpadmm_mpi.methods.base import Ask, Question
-from dpadmm_mpi.methods.curated.algorithm import Settings
 from dpadmm_mpi.methods.curated.regularisers import L1, regularisers
+from dpadmm_mpi.methods.curated.steps import Settings
 from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.problems.newton import TOLERANCE, Point, minimise
 from dpadmm_mpi.problems.objective import NodeProblem

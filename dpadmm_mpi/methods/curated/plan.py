@@ -11,11 +11,12 @@ from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, Method, OptimumSearch, Plan, Schedules, Terms
 from dpadmm_mpi.methods.curated import accounts, theory
-from dpadmm_mpi.methods.curated.algorithm import CuratedNodes, Settings, State
+from dpadmm_mpi.methods.curated.algorithm import CuratedNodes, State
 from dpadmm_mpi.methods.curated.linear_maps import LARGEST, Identity, LinearMap, MapKind, maps
 from dpadmm_mpi.methods.curated.measures import CuratedMeasures
 from dpadmm_mpi.methods.curated.optimum import CuratedOptimum
 from dpadmm_mpi.methods.curated.regularisers import L1, Regulariser, regularisers
+from dpadmm_mpi.methods.curated.steps import Settings
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy import gaussian_noise
 from dpadmm_mpi.privacy.account import calibrate
@@ -41,7 +42,7 @@ class StepOptions(NamedTuple):
     eta: float | str  # or "auto"
     gamma: float | str
     u0: str
-    restart: bool
+    restart: bool | str
     init: str
 
 
