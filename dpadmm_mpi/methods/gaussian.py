@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import Any, ClassVar
 
+from dpadmm_mpi.config.schedules import has_size
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Method, methods
 from dpadmm_mpi.privacy.account import Account, AccountKind, accounts
@@ -78,8 +79,19 @@ class EpsilonSound(AccountKind[GaussianReleases]):
 
 def needs_target_or_size(method: Method, perturbation: Perturbation) -> None:
     """Gaussian noise is of a given size, or calibrated; one of the two."""
-    if isinstance(perturbation, GradientPerturbation) and (perturbation.noise_std is None) == (perturbation.target is None):
+    if isinstance(perturbation, GradientPerturbation) and has_size(perturbation.noise_std) == (perturbation.target is not None):
         raise InputError(
             f"privacy.target: {methods.name_of(type(method))} needs one of privacy.target, an epsilon that the noise is "
             'calibrated to, and privacy.noise_std (or perturbation = "none")'
         )
+
+
+def needs_constant_noise(method: Method, perturbation: Perturbation) -> None:
+    """Refuse the options that the curated methods alone take."""
+    if not isinstance(perturbation, GradientPerturbation):
+        return
+    name = methods.name_of(type(method))
+    if perturbation.mu is not None:
+        raise InputError(f"privacy.mu: is of the curated methods' Theorem 1, and {name} has none; remove it")
+    if not isinstance(perturbation.noise_std, float | None):
+        raise InputError(f"privacy.noise_std: the noise of {name} does not change over the iterations; give one number")

@@ -25,6 +25,7 @@ class Optimum(NamedTuple):
 
     f: Array
     objective: float
+    dual: Array | None = None  # multiplier of the constraint, in the curated family
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Observation:
     test: TestSet | None
     optimum: Optimum | None
     at_nodes: Mapping[str, Array] = field(default_factory=dict)  # what metrics have measured at the nodes, (runs, nodes)
+    of_family: Mapping[str, Array] = field(default_factory=dict)  # what one family alone measures, (runs,)
 
 
 @metrics.base

@@ -48,6 +48,8 @@ class Recorder(LogFile):
         self._put_optimum(found)
         if self.restart is not None:
             arrays = {} if found is None else {"f": found.f, "objective": np.array(found.objective)}
+            if found is not None and found.dual is not None:
+                arrays["dual"] = found.dual
             self.restart.add(Entry("optimum", arrays=pack(arrays)))
 
     def _put_optimum(self, found: Optimum | None) -> None:
@@ -56,6 +58,8 @@ class Recorder(LogFile):
             with self._writing():
                 self._dataset("optimum/primal", found.f, ("feature",), "f*, the centralised optimum")
                 self.file["optimum"].attrs["objective"] = found.objective
+                if found.dual is not None:
+                    self._dataset("optimum/dual", found.dual, ("constraint",), "multiplier of the constraint A x - w = 0 there")
                 self._to_disk()
 
     def row(self, runs: range, row: int, iteration: int, values: dict[str, Array]) -> None:
@@ -114,7 +118,7 @@ class Recorder(LogFile):
                     if entry.at == self._plan.config.iterations:
                         self._put_final(runs, final(arrays), arrays)
                 elif entry.kind == "optimum":
-                    self._put_optimum(Optimum(arrays["f"], float(arrays["objective"])) if arrays else None)
+                    self._put_optimum(Optimum(arrays["f"], float(arrays["objective"]), arrays.get("dual")) if arrays else None)
 
     def publish(self, force: bool) -> None:
         """Give the new file its name: whole, and not before; what has that name until then is only replaced by force."""

@@ -167,7 +167,8 @@ def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:
     with open_file(path) as file:
         if "optimum" in file:
             objective = np.array(file["optimum"].attrs["objective"])
-            yield Entry("optimum", arrays=pack({"f": file["optimum/primal"][...], "objective": objective}))
+            dual = {"dual": file["optimum/dual"][...]} if "optimum/dual" in file else {}
+            yield Entry("optimum", arrays=pack({"f": file["optimum/primal"][...], "objective": objective} | dual))
         elif "distance_to_optimum" in file:
             yield Entry("optimum")
         shapes = json.loads(file["restart/state"].attrs["fields"])

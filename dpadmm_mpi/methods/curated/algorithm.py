@@ -18,7 +18,7 @@ import numpy as np
 
 from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.methods.curated import safeguarded
-from dpadmm_mpi.methods.curated.steps import Curator, Settings, primal_step, splitting_step
+from dpadmm_mpi.methods.curated.steps import NOTHING, Curator, Settings, primal_step, splitting_step
 from dpadmm_mpi.methods.nodes import DIVERGED, Phase, replaced, starting_points
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.rng import Purpose, generator
@@ -47,7 +47,7 @@ def follow(c: Curator, x: Array, s: Settings) -> Curator:
 
 def with_iterate(totals: Array, x: Array, w: Array) -> Array:
     """The sums with one more iterate in them, where they are kept."""
-    return totals + np.concatenate([x, w, [1.0]]) if len(totals) else totals
+    return totals + np.concatenate([x, w, [1.0], np.zeros_like(x)]) if len(totals) else totals
 
 
 def start(x: Array, u: Array, s: Settings) -> Curator:
@@ -60,13 +60,28 @@ def start(x: Array, u: Array, s: Settings) -> Curator:
         theta=1.0,
         combined=np.inf,
         memory=np.zeros(safeguarded.numbers(s)),
-        totals=np.zeros(s.features + s.columns + 1 if s.keeps_means else 0),
+        totals=np.concatenate([np.zeros(s.features + s.columns + 1), x]) if s.keeps_means else NOTHING,
     )
 
 
 def gaussian_noise(seed: int, run: int, hub: int, iteration: int, noise_std: float, features: int) -> Array:
     """P_t ~ N(0, noise_std^2 I), from its own address."""
     return noise_std * generator(seed, Purpose.NOISE, run, hub, iteration).standard_normal(features)
+
+
+def sampled_records(s: Settings, run: int, t: int) -> list[Ints]:
+    """Of each shard, its records in the batch of iteration t: drawn of all without replacement, from an address."""
+    assert s.batch is not None
+    drawn = np.sort(generator(s.seed, Purpose.SAMPLES, run, s.nodes, t).choice(s.records, s.batch, replace=False))
+    ends = np.cumsum(s.sizes)
+    parts = np.split(drawn, np.searchsorted(drawn, ends)[:-1])
+    return [part - (end - size) for part, end, size in zip(parts, ends, s.sizes, strict=True)]
+
+
+def sampled_sum(problem: NodeProblem, chosen: Ints, x: Array) -> Array:
+    """Sum of the gradients of some records."""
+    rows = problem.signed[chosen]
+    return np.asarray(rows.T @ problem.loss.first(np.asarray(rows @ x)))
 
 
 class State(NamedTuple):
@@ -118,7 +133,12 @@ class CuratedNodes:
             return state
         gradient = state.gradient.copy()
         for k, problem in enumerate(self.problems):
-            gradient[:, k] = problem.at(state.query[:, k]).sums
+            if self.settings.batch is None or t == 0:
+                gradient[:, k] = problem.at(state.query[:, k]).sums
+            else:
+                for r, run in enumerate(runs):
+                    chosen = sampled_records(self.settings, run, t)[int(self.places[k])]
+                    gradient[r, k] = sampled_sum(problem, chosen, state.query[r, k])
         return state._replace(gradient=gradient)
 
     def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
@@ -128,7 +148,8 @@ class CuratedNodes:
             return state._replace(query=query)
         if not self.hubs:
             return state
-        gradients = incoming[:, -1] / self.settings.records
+        s = self.settings
+        gradients = incoming[:, -1] / (s.records if t == 0 else s.averaged)
         curators = [self._curate(_curator(state, r), gradients[r], t, run) for r, run in enumerate(runs)]
         return _with_curators(state, curators)
 

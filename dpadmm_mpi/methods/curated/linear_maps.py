@@ -245,7 +245,7 @@ def _read(path: Path, features: int) -> Matrix:
     """A from .npy, .csv, or .npz: an array A, or a scipy sparse matrix as its save_npz writes it."""
     expected = EXPECTED.get(path.suffix, EXPECTED[".csv"])
     try:
-        A = _load(path)
+        A = load_array(path)
         if np.iscomplexobj(A):
             raise InputError(f"problem.map_path: {path} holds complex numbers; A is a real matrix")
         A = A.astype(np.float64)
@@ -267,7 +267,7 @@ def _read(path: Path, features: int) -> Matrix:
     return A
 
 
-def _load(path: Path) -> Any:
+def load_array(path: Path) -> Any:
     if path.suffix == ".npy":
         return np.load(path, allow_pickle=False)
     if path.suffix != ".npz":

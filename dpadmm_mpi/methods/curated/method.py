@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
-from dpadmm_mpi.config.options import Auto, NonNegative, Positive
+from dpadmm_mpi.config.options import Auto, Count, NonNegative, OpenFraction, Positive
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.methods.base import Config, Method, Plan, Terms, methods
 from dpadmm_mpi.methods.curated.algorithm import State
@@ -20,13 +20,23 @@ class Curated(Method):
 
     eta: Positive | Auto = "auto"  # the step size; auto: 1/L_f
     gamma: NonNegative | Auto = "auto"  # auto: what [C]'s condition needs
-    rho: Positive = 1.0  # the penalty
+    rho: Positive | Auto = 1.0  # the penalty; auto: lambda1 sqrt(rows of A) / ||A|| for l1, lambda1 for l2
     u0: Literal["zero", "as-printed"] = "zero"  # as printed it comes from the records without noise
     init: Literal["random", "zero"] = "zero"
+    batch: Count | OpenFraction | None = None  # records, or their share, that a gradient is taken of; None: all
 
     @property
     def step_options(self) -> StepOptions:
-        return StepOptions(False, self.rho, self.eta, self.gamma, self.u0, False, self.init)
+        return StepOptions(
+            accelerated=False,
+            rho=self.rho,
+            eta=self.eta,
+            gamma=self.gamma,
+            u0=self.u0,
+            restart=False,
+            init=self.init,
+            batch=self.batch,
+        )
 
     def plan(self, config: Config, topology: Topology, dataset: Dataset[Any]) -> Plan[State]:
         return make_plan(self, self.step_options, config, topology, dataset)

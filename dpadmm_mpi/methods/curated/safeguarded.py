@@ -21,9 +21,9 @@ The proposal. From the last kept point x, its gradient v and the pairs (s, z), d
 by exact ADMM on this model, which asks no record. A pair enters if it could come from a convex f with L_f <= 1/eta, that is
 ||z||^2 <= s.z / eta; noise is kept out by this.
 
-The safeguard. A proposal is kept if its residual ||T q - q||_P is at most GROWTH times the last kept one's; then m falls by
-FACTOR. If not, m grows by FACTOR and another is made from the same point; from m = 1/eta on, the plain iterate T q is next. And
-no proposal is made farther from T q than BUDGET (first residual) k^-DECAY, k the number of kept ones.
+The safeguard. A proposal is kept if its residual ||T q - q||_P is at most GROWTH times the smallest of the kept ones; then m
+falls by FACTOR. If not, m grows by FACTOR and another is made from the same point; from m = 1/eta on, the plain iterate T q is
+next. And no proposal is made farther from T q than BUDGET (first residual) k^-DECAY, k the number of kept ones and one more.
 
 What is proven, for exact gradients: the kept points are q_{k+1} = T q_k + e_k with sum ||e_k||_P finite, and T is averaged, so
 they converge to a solution (quasi-Fejer monotonicity; Combettes 2001, Theorem 3.8 and its use for averaged maps), whatever the
@@ -65,7 +65,7 @@ class Memory(NamedTuple):
     plain_x: Array  # T of it
     plain_u: Array
     damping: Array  # (1,): m eta, from LEAST to 1; 0: there was no gradient yet
-    residual: Array  # (1,): of the last kept point
+    residual: Array  # (1,): the smallest of a kept point
     first: Array  # (1,): of the first
     kept: Array  # (1,): how many proposals were
     trial: Array  # (1,): 1 if xhat is a proposal, 0 if it is a plain iterate
@@ -131,7 +131,7 @@ def _kept(memory: Memory, x: Array, u: Array, residual: float, was_proposed: boo
         kept_gradient=memory.last_gradient,
         plain_x=x,
         plain_u=u,
-        residual=np.array([residual]),
+        residual=np.array([residual]) if memory.damping[0] == 0.0 else np.minimum(memory.residual, residual),
         first=np.array([residual]) if memory.damping[0] == 0.0 else memory.first,
         damping=np.maximum(damping / FACTOR, LEAST) if was_proposed else damping,
         kept=memory.kept + 1.0 if was_proposed else memory.kept,

@@ -3,13 +3,17 @@
 B = -I and c = 0, so that w = A x, is one class; a B or c that is given is the other.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from dpadmm_mpi.errors import RunError
+from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.methods.curated.linear_maps import load_array
 from dpadmm_mpi.methods.curated.regularisers import Regulariser
 from dpadmm_mpi.types import Array
 
@@ -29,12 +33,12 @@ class Splitting(ABC):
         """A x + B w - c, where A x may hold u too."""
 
     @abstractmethod
-    def transposed(self, v: Array) -> Array:
-        """-B' v"""
-
-    @abstractmethod
     def step(self, q: Array, regulariser: Regulariser, lambda1: float, rho: float) -> Array:
         """argmin_w lambda1 h(w) + (rho/2) ||q + B w - c||^2, [C] (3) with q = A x + u."""
+
+    @abstractmethod
+    def sha256(self, of_map: str) -> str:
+        """Of the whole constraint, from that of A."""
 
     @abstractmethod
     def settled(self, Ax: Array) -> Array:
@@ -50,11 +54,11 @@ class Direct(Splitting):
     def residual(self, Ax: Array, w: Array) -> Array:
         return Ax - w
 
-    def transposed(self, v: Array) -> Array:
-        return v
-
     def step(self, q: Array, regulariser: Regulariser, lambda1: float, rho: float) -> Array:
         return regulariser.prox(q, lambda1 / rho)
+
+    def sha256(self, of_map: str) -> str:
+        return of_map
 
     def settled(self, Ax: Array) -> Array:
         return Ax
@@ -76,8 +80,8 @@ class Given(Splitting):
     def residual(self, Ax: Array, w: Array) -> Array:
         return np.asarray(Ax + self.B @ w - self.c)
 
-    def transposed(self, v: Array) -> Array:
-        return np.asarray(-self.B.T @ v)
+    def sha256(self, of_map: str) -> str:
+        return hashlib.sha256(of_map.encode() + str(self.B.shape).encode() + self.B.tobytes() + self.c.tobytes()).hexdigest()
 
     @cached_property
     def _gram(self) -> Array:
@@ -109,3 +113,30 @@ class Given(Splitting):
             f"problem.map_B: the step of w is not found within {SWEEPS} sweeps, for the columns of B are nearly dependent; "
             "give a B with a smaller condition number"
         )
+
+
+def splitting_of(B: Any, c: Any, rows: int) -> Splitting:
+    """The constraint of problem.map_B and problem.map_c, each a file's name, numbers, or None; A has so many rows."""
+    if B is None and c is None:
+        return DIRECT
+    matrix = -np.eye(rows) if B is None else _numbers(B, "problem.map_B")
+    vector = np.zeros(rows) if c is None else _numbers(c, "problem.map_c").ravel()
+    if matrix.ndim != 2 or matrix.shape[0] != rows or not matrix.shape[1]:
+        raise InputError(f"problem.map_B: has the shape {matrix.shape}; A has {rows} rows, and B needs as many")
+    if len(vector) != rows:
+        raise InputError(f"problem.map_c: has {len(vector)} numbers; A has {rows} rows, and c needs as many")
+    if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
+        raise InputError("problem.map_B: its columns are not independent, so w is not determined; leave out those that depend")
+    return Given(np.ascontiguousarray(matrix), vector)
+
+
+def _numbers(value: Any, key: str) -> Array:
+    try:
+        found = np.asarray(load_array(Path(value)) if isinstance(value, str) else value, dtype=np.float64)
+    except OSError as error:
+        raise InputError(f"{key}: {value} cannot be read: {error.strerror}; name a file that is there") from None
+    except (ValueError, TypeError, KeyError, EOFError):
+        raise InputError(f"{key}: holds no array of numbers; give an .npy or .csv file, or rows of equal length") from None
+    if not np.isfinite(found).all():
+        raise InputError(f"{key}: has an entry that is not a finite number; replace it")
+    return found

@@ -1,6 +1,6 @@
 """The steps of the curated family that everything else is made of: settings, what the curator carries, [C] (3), (5) and (7)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from dpadmm_mpi.methods.curated.linear_maps import LinearMap
 from dpadmm_mpi.methods.curated.regularisers import Regulariser
 from dpadmm_mpi.methods.curated.splitting import DIRECT, Splitting
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Ints
 
 NOTHING = np.zeros(0)
 
@@ -35,6 +35,7 @@ class Settings:
     splitting: Splitting = DIRECT  # B and c
     noise_shape: Array | None = None  # of the noise over the iterations, 1 in the first; None: it does not change
     batch: int | None = None  # records of a gradient; None: all
+    sizes: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # of the shards, where gradients are sampled
     keeps_means: bool = False  # of the iterates, for the criterion of [C] Theorem 2
 
     def penalty(self, w: Array) -> float:
@@ -49,6 +50,11 @@ class Settings:
     def columns(self) -> int:
         """Numbers in w."""
         return self.splitting.columns(self.A.rows)
+
+    @property
+    def averaged(self) -> int:
+        """Records in the mean of a gradient."""
+        return self.records if self.batch is None else self.batch
 
     def noise_at(self, t: int) -> float:
         """Standard deviation of the noise in iteration t."""
@@ -66,7 +72,7 @@ class Curator(NamedTuple):
     theta: float  # theta_{t+1}; stays 1 without acceleration
     combined: float  # residual of the last iteration, for the restart
     memory: Array = NOTHING  # of the safeguarded method
-    totals: Array = NOTHING  # sums of x_1, ..., x_t and of w_1, ..., w_t, and t, where the means are kept
+    totals: Array = NOTHING  # sums of x_1, ..., x_t and of w_1, ..., w_t, t, and x_0, where the means are kept
 
 
 def splitting_step(c: Curator, s: Settings) -> Array:

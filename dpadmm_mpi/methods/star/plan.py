@@ -154,12 +154,12 @@ def make_plan(
 def _releases(method: Method, inner_steps: int, config: Config, dataset: Dataset[Any]) -> StarReleases:
     """What the providers release; with a target, at the noise that meets it."""
     noise = config.privacy.perturbation
-    noise_std = noise.noise_std if isinstance(noise, GradientPerturbation) else None
+    noise_std = noise.constant_std if isinstance(noise, GradientPerturbation) else 0.0
     releases = StarReleases(
         iterations=config.iterations,
         inner_steps=inner_steps,
         M=dataset.sizes.astype(np.float64),
-        noise_std=noise_std or 0.0,
+        noise_std=noise_std,
         features=dataset.features,
         G=config.problem.loss.slope_bound,
         unaccounted=method.unaccounted() if noise.private else "",
