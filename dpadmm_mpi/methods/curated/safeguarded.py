@@ -19,7 +19,8 @@ The proposal. From the last kept point x, its gradient v and the pairs (s, z), d
     argmin v.(p - x) + (p - x)'(H + m I)(p - x) / 2 + g(A p),   H the BFGS matrix of the pairs
 
 by exact ADMM on this model, which asks no record. A pair enters if it could come from a convex f with L_f <= 1/eta, that is
-||z||^2 <= s.z / eta; noise is kept out by this.
+||z||^2 <= s.z / eta, and if z is longer than the noise in it, ||z||^2 >= MARGIN 2 d sigma^2. Under heavy noise no pair enters,
+H is I/eta, and the proposals are damped gradient steps.
 
 The safeguard. A proposal is kept if its residual ||T q - q||_P is at most GROWTH times the smallest of the kept ones; then m
 falls by FACTOR. If not, m grows by FACTOR and another is made from the same point; from m = 1/eta on, the plain iterate T q is
@@ -45,6 +46,7 @@ FACTOR = 4.0  # of m
 LEAST = 1e-12  # m times eta, at least
 BUDGET = 1e6
 DECAY = 1.1  # above 1, so that the distances have a finite sum
+MARGIN = 4.0  # of ||z||^2 above what noise alone makes of it
 SHARPNESS = 1e-10  # cosine between s and z, from which a pair says something
 ROUND_OFF = 1e-4  # relative, of the condition on pairs
 MODEL_STEPS = 100  # of exact ADMM on the model, at most
@@ -116,7 +118,8 @@ def _learned(memory: Memory, x: Array, gradient: Array, s: Settings) -> Memory:
     step, change = x - memory.last_x, gradient - memory.last_gradient
     product, square = float(step @ change), float(change @ change)
     sharp = product > SHARPNESS * float(np.linalg.norm(step)) * np.sqrt(square)
-    if not (sharp and square <= (1.0 + ROUND_OFF) * product / s.eta):
+    heard = square >= MARGIN * 2.0 * s.features * s.largest_noise**2
+    if not (sharp and heard and square <= (1.0 + ROUND_OFF) * product / s.eta):
         return newest
     return newest._replace(
         steps=np.concatenate([memory.steps[1:], step[None]]), changes=np.concatenate([memory.changes[1:], change[None]])

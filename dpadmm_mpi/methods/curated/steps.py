@@ -56,6 +56,11 @@ class Settings:
         """Records in the mean of a gradient."""
         return self.records if self.batch is None else self.batch
 
+    @property
+    def largest_noise(self) -> float:
+        """Of all iterations."""
+        return self.noise_std if self.noise_shape is None else self.noise_std * float(self.noise_shape.max())
+
     def noise_at(self, t: int) -> float:
         """Standard deviation of the noise in iteration t."""
         return self.noise_std if self.noise_shape is None else float(self.noise_std * self.noise_shape[t - 1])

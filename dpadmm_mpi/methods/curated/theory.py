@@ -88,12 +88,9 @@ def conditions(
         ),
         condition(steps[2], f"convergence: A has full row rank; of its {rows} rows {rank} are independent ([C] Assumption 2)"),
     ]
-    lines.append(
-        f"-      gradient complexity: {r.averaged} records times {r.iterations} iterations = {r.averaged * r.iterations} "
-        "gradients of a record ([C] Theorem 2)"
-    )
     if accelerated:
-        return [*lines, "-      utility: no bound is known for the accelerated method; [C] analyses Algorithm 2 alone"]
+        words = "-      utility: no bound is known for the accelerated method; [C] analyses Algorithm 2 alone"
+        return [*lines, words, _complexity(r)]
     c_1 = start_constant(eta, gamma, rho, L_f, singular_values)
     bound = utility_bound(c_1, distance, eta, r.features, r.mean_std, r.iterations)
     proven = "" if min(steps) >= 0.0 and r.u0_as_printed and r.batch is None else ", not proven here"
@@ -103,4 +100,12 @@ def conditions(
     if r.noise_std > 0.0:
         best = max(1.0, best_iterations(c_1, distance, eta, r.features, r.mean_std**2 / r.iterations))
         lines.append(f"-      iterations that minimise it at this epsilon: {best:.4g} ([C] (19))")
-    return lines
+    return [*lines, _complexity(r)]
+
+
+def _complexity(r: CuratedReleases) -> str:
+    """n T of [C] Theorem 2; of sampled gradients, batch times T."""
+    total = r.averaged * r.iterations
+    return (
+        f"-      gradient complexity: {r.averaged} records times {r.iterations} iterations = {total} gradients ([C] Theorem 2)"
+    )
