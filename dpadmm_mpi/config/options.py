@@ -23,6 +23,7 @@ Positive = Annotated[float, Meta(gt=0)]
 Moderate = Annotated[float, Meta(ge=1e-30, le=1e30)]  # its squares and what is made of them stay numbers
 NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
+OpenFraction = Annotated[float, Meta(gt=0, lt=1)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Delta = Annotated[float, Meta(ge=1e-30, lt=1)]
 Count = Annotated[int, Meta(ge=1)]

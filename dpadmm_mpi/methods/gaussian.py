@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import Any, ClassVar
 
-from dpadmm_mpi.config.schedules import Geometric, has_size, lacks_first
+from dpadmm_mpi.config.schedules import has_size, lacks_first
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Method, methods
 from dpadmm_mpi.privacy.account import Account, AccountKind, accounts
@@ -90,11 +90,9 @@ def needs_target_or_size(method: Method, perturbation: Perturbation) -> None:
         )
 
 
-def constant_noise(method: Method, perturbation: Perturbation) -> float:
-    """noise_std of a method whose noise does not change; 0 for none, or where it is calibrated."""
-    noise_std = perturbation.noise_std if isinstance(perturbation, GradientPerturbation) else None
-    if isinstance(noise_std, Geometric | list):
+def refuse_mu(method: Method, perturbation: Perturbation) -> None:
+    """Refuse the option that the curated methods alone take."""
+    if isinstance(perturbation, GradientPerturbation) and perturbation.mu is not None:
         raise InputError(
-            f"privacy.noise_std: {methods.name_of(type(method))} takes one number; a noise that changes is for ps-admm"
+            f"privacy.mu: is of the curated methods' Theorem 1, and {methods.name_of(type(method))} has none; remove it"
         )
-    return noise_std or 0.0

@@ -26,6 +26,7 @@ class Optimum(NamedTuple):
     f: Array
     objective: float
     gradients: Array | None = None  # (nodes, d): grad O_i at f, which add up to zero; where the method needs them
+    dual: Array | None = None  # multiplier of the constraint, in the curated family
 
 
 class Split(NamedTuple):
@@ -52,6 +53,7 @@ class Observation:
     current: Split | None = None  # these two where there is a server: the last iterates,
     ergodic: Split | None = None  # and the means over the iterations, where a metric asks for them
     at_nodes: Mapping[str, Array] = field(default_factory=dict)  # what metrics have measured at the nodes, (runs, nodes)
+    of_family: Mapping[str, Array] = field(default_factory=dict)  # what one family alone measures, (runs,)
 
 
 @metrics.base

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec.structs import force_setattr
 
-from dpadmm_mpi.config.options import Choice, Delta, Moderate, Options
+from dpadmm_mpi.config.options import Choice, Delta, Moderate, OpenFraction, Options
 from dpadmm_mpi.config.schedules import Geometric, has_size, lacks_first
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.privacy.data_steps import DataSteps, StepCost
@@ -180,7 +180,9 @@ class GradientPerturbation(Calibrated):
 
     default_account: ClassVar[str] = "sound"
 
-    noise_std: Moderate | Geometric | list[Moderate] | None = None  # standard deviation of the noise on a gradient
+    # Standard deviation of the noise on a gradient: one, one per iteration, or a first one and a ratio
+    noise_std: Moderate | Geometric | list[Moderate] | None = None
+    mu: OpenFraction | None = None  # share of epsilon that [C] Theorem 1 gives to the Renyi divergence; None: 0.5, curated only
 
 
 class Privacy(Options):
@@ -199,7 +201,7 @@ LEAVES_BEHIND = {
     ("privacy", "noise_std"): ("target", "target_account"),
     ("privacy", "target"): ("alpha", "noise_std"),
 }
-NOISE_KEYS = ("perturbation", "noise", "alpha", "noise_std", "target", "target_account")
+NOISE_KEYS = ("perturbation", "noise", "alpha", "noise_std", "mu", "target", "target_account")
 
 
 def size_of(schedule: Any) -> Any:

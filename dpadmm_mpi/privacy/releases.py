@@ -74,8 +74,9 @@ class CuratedReleases(GaussianReleases):
     """Everything that the curator of n records in `shards` shards releases in T iterations ([C] Algorithms 2 and 3).
 
     Glossary: noise_std is sigma, of the noise added to the mean gradient, 0 for none; c bounds the gradient of one record's
-    loss; mu splits epsilon in [C] Theorem 1; u0_as_printed: u_0 comes from the exact gradient; map_from_records: A is estimated
-    from the records, which no account pays for.
+    loss; mu splits epsilon in [C] Theorem 1; noise_shape: the noise of iteration t is noise_std times its t-th entry, None: 1;
+    batch: each gradient is the mean over so many records, drawn without replacement, None: over all; u0_as_printed: u_0 comes
+    from the exact gradient; map_from_records: A is estimated from the records, which no account pays for.
     """
 
     records: int  # n
@@ -84,7 +85,26 @@ class CuratedReleases(GaussianReleases):
     mu: float = 0.5
     u0_as_printed: bool = False
     map_from_records: bool = False
+    noise_shape: Array | None = None
+    batch: int | None = None
 
     @property
     def nodes(self) -> int:
         return self.shards
+
+    @property
+    def averaged(self) -> int:
+        """Records in the mean of one gradient."""
+        return self.records if self.batch is None else self.batch
+
+    @property
+    def steps(self) -> Array:
+        """sum_{s <= t} (noise_std / sigma_s)^2 for t = 0, ..., T: as many iterations with noise_std cost as much."""
+        if self.noise_shape is None:
+            return np.arange(self.iterations + 1.0)
+        return np.concatenate([[0.0], np.cumsum(self.noise_shape**-2.0)])
+
+    @property
+    def mean_std(self) -> float:
+        """The root of the mean of sigma_t^2."""
+        return self.noise_std if self.noise_shape is None else self.noise_std * float(np.sqrt(np.mean(self.noise_shape**2)))

@@ -50,6 +50,8 @@ class Recorder(LogFile):
             arrays = {} if found is None else {"f": found.f, "objective": np.array(found.objective)}
             if found is not None and found.gradients is not None:
                 arrays["gradients"] = found.gradients
+            if found is not None and found.dual is not None:
+                arrays["dual"] = found.dual
             self.restart.add(Entry("optimum", arrays=pack(arrays)))
 
     def _put_optimum(self, found: Optimum | None) -> None:
@@ -61,6 +63,8 @@ class Recorder(LogFile):
                     text = "gradient of each node's objective at f*; they add up to zero"
                     self._dataset("optimum/gradients", found.gradients, ("node", "feature"), text)
                 self.file["optimum"].attrs["objective"] = found.objective
+                if found.dual is not None:
+                    self._dataset("optimum/dual", found.dual, ("constraint",), "multiplier of the constraint A x - w = 0 there")
                 self._to_disk()
 
     def row(self, runs: range, row: int, iteration: int, values: dict[str, Array]) -> None:
@@ -121,7 +125,8 @@ class Recorder(LogFile):
                     if entry.at == self._plan.config.iterations:
                         self._put_final(runs, final(arrays), arrays)
                 elif entry.kind == "optimum":
-                    found = Optimum(arrays["f"], float(arrays["objective"]), arrays.get("gradients")) if arrays else None
+                    gradients, dual = arrays.get("gradients"), arrays.get("dual")
+                    found = Optimum(arrays["f"], float(arrays["objective"]), gradients, dual) if arrays else None
                     self._put_optimum(found)
 
     def publish(self, force: bool) -> None:

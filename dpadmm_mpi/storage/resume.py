@@ -168,8 +168,9 @@ def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:
         if "optimum" in file:
             objective = np.array(file["optimum"].attrs["objective"])
             found = {"f": file["optimum/primal"][...], "objective": objective}
-            if "optimum/gradients" in file:  # not in files of version 1
-                found["gradients"] = file["optimum/gradients"][...]
+            for name in ("gradients", "dual"):  # not in files of version 1
+                if f"optimum/{name}" in file:
+                    found[name] = file[f"optimum/{name}"][...]
             yield Entry("optimum", arrays=pack(found))
         elif "distance_to_optimum" in file:
             yield Entry("optimum")

@@ -8,19 +8,18 @@ extrapolated xhat, uhat; without acceleration these are x, u themselves. It neve
 Arrays of a state are (runs side by side, places of this rank, ...).
 
 Glossary ([C] -> here): x_t -> x, xhat_t -> the hub's place in query, y_t -> w, u_t -> u, uhat_t -> u_hat, P_t -> noise,
-sigma -> noise_std; B = -I, c = 0.
+sigma -> noise_std; B and c -> splitting, which is -I and 0 unless they are given.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from dpadmm_mpi.errors import RunError
-from dpadmm_mpi.methods.curated.linear_maps import LinearMap
-from dpadmm_mpi.methods.curated.regularisers import Regulariser
-from dpadmm_mpi.methods.nodes import DIVERGED, Phase, starting_points
+from dpadmm_mpi.methods.curated import safeguarded
+from dpadmm_mpi.methods.curated.steps import NOTHING, Curator, Settings, primal_step, splitting_step
+from dpadmm_mpi.methods.nodes import DIVERGED, Phase, replaced, starting_points
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.rng import Purpose, generator
 from dpadmm_mpi.types import Array, Ints
@@ -28,84 +27,61 @@ from dpadmm_mpi.types import Array, Ints
 RESTART = 0.999  # the combined residual must fall by this factor, or the momentum starts again (Goldstein et al. 2014)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What a configuration says about the method."""
-
-    accelerated: bool
-    A: LinearMap
-    lambda1: float
-    regulariser: Regulariser
-    rho: float
-    eta: float
-    gamma: float
-    noise_std: float  # 0: none
-    u0: str
-    restart: bool
-    init: str
-    records: int  # n
-    nodes: int
-    seed: int
-    features: int
-
-    def penalty(self, z: Array) -> float:
-        """g(z)"""
-        return self.regulariser.value(z, self.lambda1)
-
-
-class Curator(NamedTuple):
-    """What the curator carries from one iteration to the next."""
-
-    x: Array
-    x_hat: Array
-    w: Array
-    u: Array
-    u_hat: Array
-    theta: float  # theta_{t+1}; stays 1 without acceleration
-    combined: float  # residual of the last iteration, for the restart
-
-
-def splitting_step(c: Curator, s: Settings) -> Array:
-    """w_t, [C] step 2."""
-    return s.regulariser.prox(s.A(c.x_hat) + c.u_hat, s.lambda1 / s.rho)
-
-
-def pull(c: Curator, w: Array, s: Settings) -> Array:
-    """rho A'(A xhat - w + uhat), what the constraint adds to the gradient in [C] step 3."""
-    return s.rho * s.A.transposed(s.A(c.x_hat) - w + c.u_hat)
-
-
-def primal_step(c: Curator, w: Array, noisy_gradient: Array, s: Settings) -> Array:
-    """x_t, the closed form of [C] (7)."""
-    return c.x_hat - (s.eta / s.gamma) * (noisy_gradient + pull(c, w, s))
-
-
-def noisy_gradient_of(c: Curator, x: Array, s: Settings) -> Array:
-    """The noisy gradient that primal_step made x of: given the past, the two determine each other."""
-    return (s.gamma / s.eta) * (c.x_hat - x) - pull(c, splitting_step(c, s), s)
-
-
 def follow(c: Curator, x: Array, s: Settings) -> Curator:
     """Everything else of iteration t from x_t: w_t, u_t, theta_{t+1} and the extrapolation, [C] steps 2 and 4 to 7."""
     w = splitting_step(c, s)
-    u = c.u_hat + s.A(x) - w
+    c = c._replace(totals=with_iterate(c.totals, x, w))
+    u = s.splitting.residual(c.u_hat + s.A(x), w)
+    if s.restart == safeguarded.NAME:
+        return safeguarded.follow(c, x, w, u, s)
     combined = c.combined
     if s.restart:
         combined = s.rho * float(np.sum((u - c.u_hat) ** 2)) + s.gamma / s.eta * float(np.sum((x - c.x_hat) ** 2))
         if combined >= RESTART * c.combined:
-            return Curator(x, x_hat=c.x, w=w, u=u, u_hat=c.u, theta=1.0, combined=c.combined / RESTART)
+            return c._replace(x=x, x_hat=c.x, w=w, u=u, u_hat=c.u, theta=1.0, combined=c.combined / RESTART)
     theta = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * c.theta**2)) if s.accelerated else 1.0
     momentum = (c.theta - 1.0) / theta
-    return Curator(x, x + momentum * (x - c.x), w, u, u + momentum * (u - c.u), theta, combined)
+    x_hat, u_hat = x + momentum * (x - c.x), u + momentum * (u - c.u)
+    return c._replace(x=x, x_hat=x_hat, w=w, u=u, u_hat=u_hat, theta=theta, combined=combined)
+
+
+def with_iterate(totals: Array, x: Array, w: Array) -> Array:
+    """The sums with one more iterate in them, where they are kept."""
+    return totals + np.concatenate([x, w, [1.0], np.zeros_like(x)]) if len(totals) else totals
 
 
 def start(x: Array, u: Array, s: Settings) -> Curator:
-    return Curator(x, x_hat=x, w=s.A(x), u=u, u_hat=u, theta=1.0, combined=np.inf)
+    return Curator(
+        x=x,
+        x_hat=x,
+        w=s.splitting.settled(s.A(x)),
+        u=u,
+        u_hat=u,
+        theta=1.0,
+        combined=np.inf,
+        memory=np.zeros(safeguarded.numbers(s)),
+        totals=np.concatenate([np.zeros(s.features + s.columns + 1), x]) if s.keeps_means else NOTHING,
+    )
 
 
 def gaussian_noise(seed: int, run: int, hub: int, iteration: int, noise_std: float, features: int) -> Array:
     """P_t ~ N(0, noise_std^2 I), from its own address."""
     return noise_std * generator(seed, Purpose.NOISE, run, hub, iteration).standard_normal(features)
+
+
+def sampled_records(s: Settings, run: int, t: int) -> list[Ints]:
+    """Of each shard, its records in the batch of iteration t: drawn of all without replacement, from an address."""
+    assert s.batch is not None
+    drawn = np.sort(generator(s.seed, Purpose.SAMPLES, run, s.nodes, t).choice(s.records, s.batch, replace=False))
+    ends = np.cumsum(s.sizes)
+    parts = np.split(drawn, np.searchsorted(drawn, ends)[:-1])
+    return [part - (end - size) for part, end, size in zip(parts, ends, s.sizes, strict=True)]
+
+
+def sampled_sum(problem: NodeProblem, chosen: Ints, x: Array) -> Array:
+    """Sum of the gradients of some records."""
+    rows = problem.signed[chosen]
+    return np.asarray(rows.T @ problem.loss.first(np.asarray(rows @ x)))
 
 
 class State(NamedTuple):
@@ -119,13 +95,15 @@ class State(NamedTuple):
     u_hat: Array
     theta: Array
     combined: Array
+    memory: Array  # of the safeguarded method; no numbers for the others
+    totals: Array  # for the means; no numbers where nobody asks for them
 
 
 class CuratedNodes:
     """The shards of one rank, and on one rank the curator."""
 
     released: ClassVar[tuple[str, ...]] = ("query", "gradient")
-    hub_fields: ClassVar[tuple[str, ...]] = ("x", "w", "u", "u_hat", "theta", "combined")
+    hub_fields: ClassVar[tuple[str, ...]] = ("x", "w", "u", "u_hat", "theta", "combined", "memory", "totals")
 
     def __init__(self, settings: Settings, places: Ints, problems: Sequence[NodeProblem]) -> None:
         self.settings = settings
@@ -142,12 +120,12 @@ class CuratedNodes:
         """x_0, zero or standard normal whatever the records; u_0 = 0, until the first gradient if it is as printed."""
         s = self.settings
         zero = np.zeros((len(runs), len(self.places), s.features))
-        widths = (s.features, s.A.rows, s.A.rows, s.A.rows, 1, 1)
-        empty = State(zero, zero, *(np.zeros((len(runs), 0, width)) for width in widths))
-        if not self.hubs:
-            return empty
         points = starting_points(s.init, s.seed, runs, np.array([s.nodes]), s.features)
-        return _with_curators(empty, [start(x[0], np.zeros(s.A.rows), s) for x in points])
+        first = State(zero, zero, *(np.zeros(0) for _ in self.hub_fields))
+        begun = _with_curators(first, [start(x[0], np.zeros(s.A.rows), s) for x in points])
+        if self.hubs:
+            return begun
+        return replaced(begun, {"query": zero} | {name: getattr(begun, name)[:, :0] for name in self.hub_fields})
 
     def work(self, state: State, t: int, runs: range, phase: int) -> State:
         """Before the gradients go up: their sums, at the query."""
@@ -155,7 +133,12 @@ class CuratedNodes:
             return state
         gradient = state.gradient.copy()
         for k, problem in enumerate(self.problems):
-            gradient[:, k] = problem.at(state.query[:, k]).sums
+            if self.settings.batch is None or t == 0:
+                gradient[:, k] = problem.at(state.query[:, k]).sums
+            else:
+                for r, run in enumerate(runs):
+                    chosen = sampled_records(self.settings, run, t)[int(self.places[k])]
+                    gradient[r, k] = sampled_sum(problem, chosen, state.query[r, k])
         return state._replace(gradient=gradient)
 
     def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
@@ -165,7 +148,8 @@ class CuratedNodes:
             return state._replace(query=query)
         if not self.hubs:
             return state
-        gradients = incoming[:, -1] / self.settings.records
+        s = self.settings
+        gradients = incoming[:, -1] / (s.records if t == 0 else s.averaged)
         curators = [self._curate(_curator(state, r), gradients[r], t, run) for r, run in enumerate(runs)]
         return _with_curators(state, curators)
 
@@ -178,7 +162,7 @@ class CuratedNodes:
         if t == 0:
             return start(c.x, s.A.transposed_pseudo_inverse(gradient) / -s.rho, s)
         if s.noise_std > 0.0:
-            gradient = gradient + gaussian_noise(s.seed, run, s.nodes, t, s.noise_std, s.features)
+            gradient = gradient + gaussian_noise(s.seed, run, s.nodes, t, s.noise_at(t), s.features)
         c = follow(c, primal_step(c, splitting_step(c, s), gradient, s), s)
         if not np.abs(c.x).max() < DIVERGED:
             raise RunError(
@@ -197,6 +181,8 @@ def _curator(state: State, r: int) -> Curator:
         u_hat=state.u_hat[r, 0],
         theta=float(state.theta[r, 0, 0]),
         combined=float(state.combined[r, 0, 0]),
+        memory=state.memory[r, 0],
+        totals=state.totals[r, 0],
     )
 
 
@@ -213,4 +199,6 @@ def _with_curators(state: State, curators: Sequence[Curator]) -> State:
         u_hat=np.array([[c.u_hat] for c in curators]),
         theta=np.array([[[c.theta]] for c in curators]),
         combined=np.array([[[c.combined]] for c in curators]),
+        memory=np.array([[c.memory] for c in curators]),
+        totals=np.array([[c.totals] for c in curators]),
     )

@@ -26,8 +26,9 @@ from dpadmm_mpi.methods.auditing import (
     repetition_findings,
 )
 from dpadmm_mpi.methods.curated import accounts
-from dpadmm_mpi.methods.curated.algorithm import Settings, follow, noisy_gradient_of, primal_step, splitting_step, start
+from dpadmm_mpi.methods.curated.algorithm import follow, start
 from dpadmm_mpi.methods.curated.plan import CuratedPlan
+from dpadmm_mpi.methods.curated.steps import Settings, noisy_gradient_of, primal_step, splitting_step
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.types import Array, Ints, Matrix
 
@@ -39,6 +40,9 @@ def _(plan: CuratedPlan, recording: Recording, dataset: Dataset[Any], request: R
     if plan.releases.u0_as_printed:
         words = f'{accounts.NOT_PRIVATE}; there is nothing to audit; run with algorithm.u0 = "zero"'
         raise InputError(f"{recording.source}: {words}")
+    if plan.settings.batch is not None:
+        words = "gradients of sampled records have a loss that is a mean over the samples, which is not examined"
+        raise InputError(f"{recording.source}: {words}; run without algorithm.batch")
     shards = [dataset.loader.shard(dataset.address(i)).into_signed() for i in range(plan.nodes)]
     trajectory = recording["server_trajectory"]
     against = _against(trajectory[0], shards, plan.loss, plan.settings)
@@ -52,7 +56,7 @@ def _(plan: CuratedPlan, recording: Recording, dataset: Dataset[Any], request: R
         chosen = np.array([record]) if record is not None else _longest(rows, candidates)
         losses.append(_losses(_dense(rows[chosen]), against, queries, noises, plan.loss, plan.settings))
     grown = np.cumsum(np.stack(losses), axis=2)
-    findings = _noise_findings(noises / plan.settings.noise_std)
+    findings = _noise_findings(noises / _deviations(plan.settings, noises.shape[1]))
     findings += distribution_findings(grown[:, :, -1], lambda delta: accounts.sound_epsilon(plan.releases, delta)[-1, nodes])
     return Examined(nodes, grown, np.arange(1, plan.config.iterations + 1), findings, against="epsilon_sound")
 
@@ -93,12 +97,18 @@ def _losses(old: Array, against: Array, queries: Array, noises: Array, loss: Los
     """
     norms = np.maximum(np.linalg.norm(old, axis=1, keepdims=True), 1e-300)
     pairs = []
+    variances = _deviations(s, queries.shape[1])[:, 0] ** 2
     replacing = np.concatenate([-old, -old / norms, np.tile(against, (len(old), 1))])
     for before, after in zip(np.tile(old, (3, 1)), replacing, strict=True):
         slopes = loss.first(queries @ after)[..., None] * after - loss.first(queries @ before)[..., None] * before
         shift = slopes / s.records
-        pairs.append((np.sum(shift**2, axis=2) - 2.0 * np.sum(shift * noises, axis=2)) / (2.0 * s.noise_std**2))
+        pairs.append((np.sum(shift**2, axis=2) - 2.0 * np.sum(shift * noises, axis=2)) / (2.0 * variances))
     return np.stack(pairs, axis=2)
+
+
+def _deviations(s: Settings, iterations: int) -> Array:
+    """sigma_t of every iteration, (T, 1)."""
+    return np.array([[s.noise_at(t)] for t in range(1, iterations + 1)])
 
 
 def _longest(rows: Matrix, count: int) -> Ints:

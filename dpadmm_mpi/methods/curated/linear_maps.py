@@ -78,11 +78,16 @@ class LinearMap:
         return np.asarray((self.A.T @ self.A.multiply(weights[:, None])).toarray())
 
     @cached_property
+    def square(self) -> Array:
+        """A'A, dense."""
+        return self.gram(np.ones(self.rows))
+
+    @cached_property
     def singular_values(self) -> Array | None:
         """One per feature, descending, 0 beyond the rank; None where there are too many features."""
         if self.features > LARGEST:
             return None
-        squares = np.linalg.eigvalsh(self.gram(np.ones(self.rows)))[::-1]
+        squares = np.linalg.eigvalsh(self.square)[::-1]
         return np.sqrt(np.where(squares > ROUND_OFF * squares[0], squares, 0.0))
 
     @property
@@ -240,7 +245,7 @@ def _read(path: Path, features: int) -> Matrix:
     """A from .npy, .csv, or .npz: an array A, or a scipy sparse matrix as its save_npz writes it."""
     expected = EXPECTED.get(path.suffix, EXPECTED[".csv"])
     try:
-        A = _load(path)
+        A = load_array(path)
         if np.iscomplexobj(A):
             raise InputError(f"problem.map_path: {path} holds complex numbers; A is a real matrix")
         A = A.astype(np.float64)
@@ -262,7 +267,7 @@ def _read(path: Path, features: int) -> Matrix:
     return A
 
 
-def _load(path: Path) -> Any:
+def load_array(path: Path) -> Any:
     if path.suffix == ".npy":
         return np.load(path, allow_pickle=False)
     if path.suffix != ".npz":

@@ -5,11 +5,42 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpadmm_mpi.methods.curated.algorithm import Settings, State
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.curated import theory
+from dpadmm_mpi.methods.curated.algorithm import State
+from dpadmm_mpi.methods.curated.steps import Settings
 from dpadmm_mpi.methods.measures import Layout, Measures, Quantity
-from dpadmm_mpi.methods.metrics import Metric, Observation
+from dpadmm_mpi.methods.metrics import Metric, Observation, metrics
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.types import Array, Ints
+
+
+class OfMeans(Metric):
+    """A metric of the means of the iterates; record.metrics names it."""
+
+    scale: ClassVar[str] = "log"
+    needs_optimum: ClassVar[bool] = True
+    hint: ClassVar[str] = "curated methods record it with record.optimum = true and record.metrics"
+
+    def value(self, seen: Observation) -> Array:
+        name = metrics.name_of(type(self))
+        if name not in seen.of_family:
+            raise InputError(f"record.metrics: {name} is of the curated methods; remove it")
+        return seen.of_family[name]
+
+
+@metrics.register("mean_criterion")
+class MeanCriterion(OfMeans):
+    """R(x~, y~) of [C] Theorem 2: f + g at the means of x_1..x_t and w_1..w_t, less the optimum, plus y*.(A x~ + B w~ - c)"""
+
+    title: ClassVar[str] = "criterion R at the mean iterates"
+
+
+@metrics.register("mean_criterion_bound")
+class MeanCriterionBound(OfMeans):
+    """The bound of [C] (18) on the expectation of mean_criterion; for u_0 = 0 with ||u*|| itself; nan at t = 0"""
+
+    title: ClassVar[str] = "bound (18) on the criterion R"
 
 
 class CuratedMeasures(Measures[State]):
@@ -33,27 +64,54 @@ class CuratedMeasures(Measures[State]):
     }
 
     def __init__(
-        self, features: int, sizes: Ints, extra: Sequence[Metric], problems: Sequence[NodeProblem], settings: Settings
+        self,
+        features: int,
+        sizes: Ints,
+        extra: Sequence[Metric],
+        problems: Sequence[NodeProblem],
+        *,
+        settings: Settings,
+        smoothness: float,
     ) -> None:
         super().__init__(features, sizes, extra, problems)
         self._settings = settings
+        self._smoothness = smoothness
 
     def widths(self) -> dict[str, int]:
-        return {"node_loss": 1}
+        return {"node_loss": 1} | ({"loss_of_mean": 1} if self._keeps_means else {})
+
+    @property
+    def _keeps_means(self) -> bool:
+        return any(isinstance(metric, OfMeans) for metric in self.recorded.values())
 
     def shared(self, state: State) -> Array | None:
-        return state.x[:, 0] if state.x.shape[1] else None
+        """x_t, and behind it the mean of x_1, ..., x_t where that is measured too."""
+        if not state.x.shape[1]:
+            return None
+        return np.concatenate([state.x[:, 0], self._means(state)[0]], axis=1) if self._keeps_means else state.x[:, 0]
+
+    def _means(self, state: State) -> tuple[Array, Array, Array]:
+        """x~, w~ and t, one row for each run; 0 at t = 0."""
+        totals, d = state.totals[:, 0], self.features
+        count = totals[:, -d - 1]
+        means = totals[:, : -d - 1] / np.maximum(count, 1.0)[:, None]
+        return means[:, :d], means[:, d:], count
 
     def at_nodes(self, state: State, shared: Array | None) -> dict[str, Array]:
         assert shared is not None
         losses = np.empty((len(shared), len(self.problems), 1))
         for k, problem in enumerate(self.problems):
-            losses[:, k, 0] = problem.mean_losses(shared)
-        return {"node_loss": losses}
+            losses[:, k, 0] = problem.mean_losses(shared[:, : self.features])
+        if not self._keeps_means:
+            return {"node_loss": losses}
+        of_mean = np.empty_like(losses)
+        for k, problem in enumerate(self.problems):
+            of_mean[:, k, 0] = problem.mean_losses(np.ascontiguousarray(shared[:, self.features :]))
+        return {"node_loss": losses, "loss_of_mean": of_mean}
 
     def points(self, state: State, shared: Array | None) -> Array:
         assert shared is not None
-        return np.repeat(shared[:, None], len(self.problems), axis=1)
+        return np.repeat(shared[:, None, : self.features], len(self.problems), axis=1)
 
     def observe(self, numbers: Mapping[str, Array], state: State, t: int) -> Observation:
         node_loss, s = numbers["node_loss"], self._settings
@@ -65,12 +123,26 @@ class CuratedMeasures(Measures[State]):
             classifier=x,
             node_loss=node_loss,
             loss=loss,
-            objective=loss + np.array([s.penalty(row) for row in Ax]),
-            disagreement=np.linalg.norm(Ax - w, axis=-1),
+            objective=loss + np.array([s.penalty(s.splitting.settled(row)) for row in Ax]),
+            disagreement=np.linalg.norm([s.splitting.residual(*pair) for pair in zip(Ax, w, strict=True)], axis=-1),
             residual=None,
             test=self.test,
             optimum=self.optimum,
+            of_family=self._criterion(numbers, state) if self._keeps_means else {},
         )
+
+    def _criterion(self, numbers: Mapping[str, Array], state: State) -> dict[str, Array]:
+        """[C] Theorem 2: R, which with A'y* = -grad f(x*) and -B'y* in the subdifferential of g is a Lagrangian's gap."""
+        s, best = self._settings, self.optimum
+        if best is None or best.dual is None:
+            return dict.fromkeys(("mean_criterion", "mean_criterion_bound"), np.full(len(state.x), np.nan))
+        x, w, count = self._means(state)
+        f = np.sum(self.sizes * numbers["loss_of_mean"], axis=-1) / s.records
+        missed = np.array([s.splitting.residual(s.A(a), b) for a, b in zip(x, w, strict=True)])
+        R = f + np.array([s.penalty(row) for row in w]) - best.objective + missed @ best.dual
+        distances = np.linalg.norm(state.totals[:, 0, -self.features :] - best.f, axis=1)
+        bounds = [theory.criterion_bound(s, self._smoothness, distances[r], best.dual, int(t)) for r, t in enumerate(count)]
+        return {"mean_criterion": np.where(count > 0.0, R, np.nan), "mean_criterion_bound": np.array(bounds)}
 
     def trajectory(self, numbers: Mapping[str, Array], state: State) -> dict[str, Array]:
         return {"server_trajectory": state.x[:, 0]}
@@ -81,3 +153,17 @@ class CuratedMeasures(Measures[State]):
             "final/dual": state["u"][:, 0],
             "final/splitting": state["w"][:, 0],
         }
+
+
+class GivenMeasures(CuratedMeasures):
+    """With B or c given, w has a width of its own."""
+
+    descriptions: ClassVar[Mapping[str, str]] = {
+        **CuratedMeasures.descriptions,
+        "objective": "f(x_t) + g(w), w the one with the smallest ||A x_t + B w - c||",
+        "consensus_error": "||A x_t + B w_t - c||: how far the constraint is from being met",
+    }
+    finals: ClassVar[Layout] = {
+        **CuratedMeasures.finals,
+        "final/splitting": Quantity(("splitting",), "w_T"),
+    }

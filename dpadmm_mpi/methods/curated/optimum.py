@@ -19,8 +19,8 @@ import numpy as np
 
 from dpadmm_mpi.errors import InputError, RunError
 from dpadmm_mpi.methods.base import Ask, Question
-from dpadmm_mpi.methods.curated.algorithm import Settings
 from dpadmm_mpi.methods.curated.regularisers import L1, regularisers
+from dpadmm_mpi.methods.curated.steps import Settings
 from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.problems.newton import TOLERANCE, Point, minimise
 from dpadmm_mpi.problems.objective import NodeProblem
@@ -53,13 +53,13 @@ class CuratedOptimum:
         objective.evaluate(point.f)  # the one before may have been a trial of the line search
         value = objective.mean_loss + settings.penalty(settings.A(point.f))
         if at_zero <= value:  # the centres come close to a kink, but not onto it
-            return Optimum(np.zeros_like(point.f), at_zero)
+            return Optimum(np.zeros_like(point.f), at_zero, dual=objective.dual(point))
         if not gap <= GAP * value:
             raise RunError(
                 f"the optimum was found to a relative gap of {gap / value:.1e} only, above {GAP:.0e}; raise problem.lambda1, "
                 "or set record.optimum = false"
             )
-        return Optimum(point.f, value)
+        return Optimum(point.f, value, dual=objective.dual(point))
 
 
 def _solve(objective: "_Penalised", s: Settings) -> tuple[Point, float]:
@@ -110,10 +110,17 @@ class _Penalised:
         complementarity, residual = 0.0, point.gradient
         if not s.regulariser.smooth:
             z = s.A(point.f)
-            _, slopes, curvatures = self._penalty(z)
-            y = np.clip(slopes + curvatures * s.A(self.direction(point)), -s.lambda1, s.lambda1)
+            slopes, y = self._penalty(z)[1], self.dual(point)
             complementarity, residual = s.penalty(z) - float(y @ z), residual + s.A.transposed(y - slopes)
         return complementarity + float(np.linalg.norm(residual)) * (1.0 + 2.0 * float(np.linalg.norm(point.f)))
+
+    def dual(self, point: Point) -> Array:
+        """y with A'y = -grad f and, for l1, |y_k| <= lambda1: the multiplier of A x - w = 0."""
+        s = self.settings
+        _, slopes, curvatures = self._penalty(s.A(point.f))
+        if s.regulariser.smooth:
+            return slopes
+        return np.clip(slopes + curvatures * s.A(self.direction(point)), -s.lambda1, s.lambda1)
 
     def _penalty(self, z: Array) -> tuple[float, Array, Array]:
         """Value, first and second derivatives by z of the smooth penalty."""

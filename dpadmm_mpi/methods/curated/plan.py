@@ -6,21 +6,23 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from dpadmm_mpi.config.options import Choice, NonNegative
+from dpadmm_mpi.config.options import Choice, FilePath, NonNegative
+from dpadmm_mpi.config.schedules import Geometric, expand
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, Method, OptimumSearch, Plan, Schedules, Terms
-from dpadmm_mpi.methods.curated import accounts, theory
-from dpadmm_mpi.methods.curated.algorithm import CuratedNodes, Settings, State
+from dpadmm_mpi.methods.curated import accounts, safeguarded, theory
+from dpadmm_mpi.methods.curated.algorithm import CuratedNodes, State
 from dpadmm_mpi.methods.curated.linear_maps import LARGEST, Identity, LinearMap, MapKind, maps
-from dpadmm_mpi.methods.curated.measures import CuratedMeasures
+from dpadmm_mpi.methods.curated.measures import CuratedMeasures, GivenMeasures, OfMeans
 from dpadmm_mpi.methods.curated.optimum import CuratedOptimum
 from dpadmm_mpi.methods.curated.regularisers import L1, Regulariser, regularisers
-from dpadmm_mpi.methods.gaussian import constant_noise
+from dpadmm_mpi.methods.curated.splitting import Given, Splitting, splitting_of
+from dpadmm_mpi.methods.curated.steps import Settings
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy import gaussian_noise
 from dpadmm_mpi.privacy.account import calibrate
-from dpadmm_mpi.privacy.perturbations import GradientPerturbation
+from dpadmm_mpi.privacy.perturbations import GradientPerturbation, Perturbation
 from dpadmm_mpi.privacy.releases import CuratedReleases
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.types import Array, Ints, Matrix
@@ -32,18 +34,23 @@ class CuratedTerms(Terms):
     lambda1: NonNegative = 1e-5
     regulariser: Annotated[Regulariser, Choice(regularisers)] = L1()
     map: Annotated[MapKind, Choice(maps)] = Identity()
+    map_B: FilePath | list[list[float]] | None = (
+        None  # of A x + B w = c: rows, or a file as for map_path; None: -I, so w = A x - c
+    )
+    map_c: FilePath | list[float] | None = None  # None: 0
 
 
 class StepOptions(NamedTuple):
     """What a configuration says about the curator's steps."""
 
     accelerated: bool
-    rho: float
-    eta: float | str  # or "auto"
+    rho: float | str  # or "auto"
+    eta: float | str
     gamma: float | str
     u0: str
-    restart: bool
+    restart: bool | str
     init: str
+    batch: float | None  # records, or their share if it is below 1
 
 
 @dataclass(frozen=True)
@@ -62,11 +69,12 @@ class CuratedPlan(Plan[State]):
 
     @property
     def scales(self) -> Mapping[str, int]:
-        return {"constraint": self.settings.A.rows}
+        given = isinstance(self.settings.splitting, Given)
+        return {"constraint": self.settings.A.rows} | ({"splitting": self.settings.columns} if given else {})
 
     @property
     def map_sha256(self) -> str:
-        return self.settings.A.sha256
+        return self.settings.splitting.sha256(self.settings.A.sha256)
 
     @property
     def map_for_the_record(self) -> Array | None:
@@ -81,13 +89,15 @@ class CuratedPlan(Plan[State]):
             values[0] = np.nan
             return values
 
+        noise = constant(s.noise_std)
+        if s.noise_shape is not None:
+            noise[1:] = (s.noise_std * s.noise_shape)[:, None]
+
         return {
             "algorithm/eta": Schedules(constant(s.eta), "step size eta"),
             "algorithm/gamma": Schedules(constant(s.gamma), "gamma, which divides the step size"),
             "algorithm/rho": Schedules(constant(s.rho), "penalty rho"),
-            "privacy/noise_std": Schedules(
-                constant(s.noise_std), "standard deviation of the noise on the mean gradient; 0: none"
-            ),
+            "privacy/noise_std": Schedules(noise, "standard deviation of the noise on the mean gradient; 0: none"),
         }
 
     @property
@@ -96,9 +106,12 @@ class CuratedPlan(Plan[State]):
             return NO_NOISE
         if self.releases.u0_as_printed:
             return accounts.NOT_PRIVATE
+        r = self.releases
+        paper, sound = (accounts.PAPER, accounts.SOUND) if r.batch is None else (accounts.PAPER_SAMPLED, accounts.SOUND_SAMPLED)
+        first = "" if r.noise_shape is None else " in the first iteration"
         return (
-            f"Gaussian noise of standard deviation {self.releases.noise_std:.6g} on the mean gradient; paper: {accounts.PAPER} "
-            f"({accounts.NEIGHBOURS_PAPER}); sound: {accounts.SOUND} ({accounts.NEIGHBOURS_SOUND}); against everybody but the "
+            f"Gaussian noise of standard deviation {r.noise_std:.6g}{first} on the mean gradient; paper: {paper} "
+            f"({accounts.NEIGHBOURS_PAPER}); sound: {sound} ({accounts.NEIGHBOURS_SOUND}); against everybody but the "
             "curator, who sees the exact gradients"
         )
 
@@ -136,10 +149,12 @@ class CuratedPlan(Plan[State]):
 
     @property
     def measures_class(self) -> type[CuratedMeasures]:
-        return CuratedMeasures
+        return GivenMeasures if isinstance(self.settings.splitting, Given) else CuratedMeasures
 
     def measures(self, problems: Sequence[NodeProblem]) -> CuratedMeasures:
-        return CuratedMeasures(self.features, self.sizes, self.extra_metrics, problems, self.settings)
+        return self.measures_class(
+            self.features, self.sizes, self.extra_metrics, problems, settings=self.settings, smoothness=self.smoothness
+        )
 
     def optimum_search(self) -> OptimumSearch:
         return CuratedOptimum(self.settings, self.sizes)
@@ -151,8 +166,10 @@ def make_plan(method: Method, steps: StepOptions, config: Config, topology: Topo
     terms = config.problem.terms
     assert isinstance(terms, CuratedTerms)
     A = terms.map.make(dataset)
-    releases = _releases(method, config, dataset, steps.u0 == "as-printed", A.from_records)
-    settings = _settings(steps, config, A, releases)
+    splitting = splitting_of(terms.map_B, terms.map_c, A.rows)
+    _refuse_unmeasurable(config, steps, splitting, dataset.features)
+    releases = _releases(method, steps, config, dataset, A.from_records)
+    settings = replace(_settings(steps, config, A, releases), splitting=splitting, sizes=dataset.sizes)
     return CuratedPlan(
         config=config,
         topology=topology,
@@ -165,19 +182,63 @@ def make_plan(method: Method, steps: StepOptions, config: Config, topology: Topo
     )
 
 
+def _refuse_unmeasurable(config: Config, steps: StepOptions, splitting: Splitting, features: int) -> None:
+    if config.record.optimum and isinstance(splitting, Given):
+        raise InputError("record.optimum: is found for A x - w = 0, and problem.map_B or map_c is given; remove it")
+    if _wants_criterion(config) and not config.record.optimum:
+        raise InputError("record.metrics: the criterion of [C] Theorem 2 needs the optimum; set record.optimum = true")
+    if steps.restart == safeguarded.NAME and features > LARGEST:
+        raise InputError(
+            f'algorithm.restart: "{safeguarded.NAME}" is for up to {LARGEST} features, and there are {features}; set it to true'
+        )
+
+
+def _wants_criterion(config: Config) -> bool:
+    return any(isinstance(metric, OfMeans) for metric in config.record.metrics or ())
+
+
+def _batch(share_or_count: float | None, records: int) -> int | None:
+    """Records of a gradient; None: all."""
+    if share_or_count is None:
+        return None
+    count = share_or_count if isinstance(share_or_count, int) else max(1, round(share_or_count * records))
+    if count > records:
+        raise InputError(f"algorithm.batch: found {count}, but there are {records} training records; lower it, or remove it")
+    return None if count == records else count
+
+
+def _noise_shape(noise: Perturbation, iterations: int) -> tuple[float, Array | None]:
+    """The first standard deviation, 0 for none, and all relative to it; None: they do not change. Calibration finds it."""
+    sizes = noise.noise_std if isinstance(noise, GradientPerturbation) else None
+    if sizes is None or isinstance(sizes, float):
+        return sizes or 0.0, None
+    if isinstance(sizes, Geometric):
+        values = expand(sizes, iterations, 1, "privacy.noise_std")[:, 0]
+    elif len(sizes) == iterations:
+        values = np.asarray(sizes)
+    else:
+        raise InputError(f"privacy.noise_std: found a list of {len(sizes)} values; one per iteration is needed, {iterations}")
+    return float(values[0]), values / values[0]
+
+
 def _releases(
-    method: Method, config: Config, dataset: Dataset[Any], u0_as_printed: bool, map_from_records: bool
+    method: Method, steps: StepOptions, config: Config, dataset: Dataset[Any], map_from_records: bool
 ) -> CuratedReleases:
     noise = config.privacy.perturbation
+    noise_std, noise_shape = _noise_shape(noise, config.iterations)
+    mu = noise.mu if isinstance(noise, GradientPerturbation) else None
     releases = CuratedReleases(
         iterations=config.iterations,
         records=int(dataset.sizes.sum()),
         shards=len(dataset.sizes),
-        noise_std=constant_noise(method, noise),
+        noise_std=noise_std,
         features=dataset.features,
         c=config.problem.loss.slope_bound,
-        u0_as_printed=u0_as_printed,
+        mu=0.5 if mu is None else mu,
+        u0_as_printed=steps.u0 == "as-printed",
         map_from_records=map_from_records,
+        noise_shape=noise_shape,
+        batch=_batch(steps.batch, int(dataset.sizes.sum())),
         unaccounted=method.unaccounted() if noise.private else "",
     )
     if not isinstance(noise, GradientPerturbation) or noise.target is None:
@@ -188,8 +249,11 @@ def _releases(
 def _settings(steps: StepOptions, config: Config, A: LinearMap, releases: CuratedReleases) -> Settings:
     terms = config.problem.terms
     assert isinstance(terms, CuratedTerms)
-    eta = 1.0 / config.problem.loss.curvature_bound if isinstance(steps.eta, str) else float(steps.eta)
-    gamma = theory.gamma_needed(eta, steps.rho, A.norm) if isinstance(steps.gamma, str) else float(steps.gamma)
+    L_f = config.problem.loss.curvature_bound
+    eta = 1.0 / L_f if isinstance(steps.eta, str) else float(steps.eta)
+    balanced = theory.balanced_rho(terms.lambda1, A.norm, A.rows, L_f, terms.regulariser.smooth)
+    rho = balanced if isinstance(steps.rho, str) else steps.rho
+    gamma = theory.gamma_needed(eta, rho, A.norm) if isinstance(steps.gamma, str) else float(steps.gamma)
     if gamma == 0.0:
         raise InputError('algorithm.gamma: must be above 0, for the step divides by it; give a number or "auto"')
     return Settings(
@@ -197,7 +261,7 @@ def _settings(steps: StepOptions, config: Config, A: LinearMap, releases: Curate
         A=A,
         lambda1=terms.lambda1,
         regulariser=terms.regulariser,
-        rho=steps.rho,
+        rho=rho,
         eta=eta,
         gamma=gamma,
         noise_std=releases.noise_std,
@@ -208,6 +272,9 @@ def _settings(steps: StepOptions, config: Config, A: LinearMap, releases: Curate
         nodes=releases.shards,
         seed=config.seed,
         features=releases.features,
+        noise_shape=releases.noise_shape,
+        batch=releases.batch,
+        keeps_means=_wants_criterion(config),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 from dpadmm_mpi.config.options import Auto, Count, Positive
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.methods.base import Config, Method, Plan, Terms, methods
-from dpadmm_mpi.methods.gaussian import needs_target_or_size
+from dpadmm_mpi.methods.gaussian import needs_target_or_size, refuse_mu
 from dpadmm_mpi.methods.star.algorithm import State
 from dpadmm_mpi.methods.star.plan import InnerOptions, StarOptions, StarTerms, make_plan
 from dpadmm_mpi.networks.topology import Topology
@@ -83,3 +83,4 @@ class PSAdmm(Stochastic):
 
     def check_privacy(self, perturbation: Perturbation) -> None:
         needs_target_or_size(self, perturbation)
+        refuse_mu(self, perturbation)
