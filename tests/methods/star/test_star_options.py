@@ -292,12 +292,6 @@ def test_what_cannot_work_is_refused_with_the_fix(method: str, sections: dict[st
         dp.run(configuration(method, **sections))
 
 
-def test_a_curated_method_refuses_noise_that_changes() -> None:
-    raw = {"iterations": 2, "data": {"records": 50, "features": 3}, "algorithm": {"method": "dp-admm"}}
-    with pytest.raises(InputError, match=r"privacy\.noise_std: dp-admm takes one number"):
-        dp.run(raw | {"privacy": {"noise_std": [1.0, 2.0]}})
-
-
 def test_the_audit_holds_with_a_ridge_and_changing_noise_and_refuses_batches(tmp_path: Path) -> None:
     """The replay finds the recorded x_i and the noise of the claimed sizes; with batches it says why it does not try."""
     from dpadmm_mpi.audit import audit
