@@ -139,6 +139,10 @@ class Record(Options):
     def check(self) -> None:
         if self.trajectory and self.every != 1:
             raise InputError("record.every: must be 1 with record.trajectory = true, which keeps every released vector")
+        for metric in self.metrics or ():
+            if metric.needs_optimum and not self.optimum:
+                name = METRICS.name_of(type(metric))
+                raise InputError(f"record.metrics: {name} compares with the centralised optimum; set record.optimum = true")
 
 
 class Config(Options, kw_only=True):
