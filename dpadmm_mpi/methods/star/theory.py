@@ -79,8 +79,8 @@ def conditions(
         lines += _cost_of_soundness(r, delta)
     if mu_f == 0.0:
         lines.append(
-            "-      the last two conditions cannot hold for any eta: the plain loss is not strongly convex, mu_f = 0; problem.local_ridge "
-            "makes it so"
+            "-      the last two conditions cannot hold for any eta: the plain loss is not strongly convex, mu_f = 0; "
+            "problem.local_ridge makes it so"
         )
     if first <= 0.0:
         return lines
