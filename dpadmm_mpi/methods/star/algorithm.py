@@ -62,7 +62,7 @@ class Settings:
     local_ridge: float  # mu_f
     regulariser: str  # g: "l2", reg ||z||^2, or "l1", reg ||z||_1
     inner: Inner | None  # None: the exact argmin
-    sigma: Array  # noise of every iteration, (K,); inner.noise_std is the first one's
+    growth: Array  # noise of every iteration over the first one's, which inner.noise_std is, (K,); empty: it stays
     ergodic: bool  # whether the means over the iterations are wanted
     init: str
     nodes: int  # N
@@ -72,7 +72,9 @@ class Settings:
     def inner_at(self, t: int) -> Inner:
         """What iteration t does."""
         assert self.inner is not None
-        return replace(self.inner, noise_std=float(self.sigma[t - 1]))
+        return (
+            replace(self.inner, noise_std=self.inner.noise_std * float(self.growth[t - 1])) if len(self.growth) else self.inner
+        )
 
     def server_term(self, z: Array) -> Array:
         """g(z) of every row."""

@@ -155,7 +155,7 @@ def make_plan(method: Method, options: StarOptions, config: Config, topology: To
         local_ridge=terms.local_ridge,
         regulariser=terms.regulariser,
         inner=None if inner is None else _inner(inner, rho, config, releases),
-        sigma=releases.sigma,
+        growth=releases.growth,
         ergodic=any(isinstance(metric, ErgodicCriterion) for metric in config.record.metrics or ()),
         init=options.init,
         nodes=topology.nodes,

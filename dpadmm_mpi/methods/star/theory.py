@@ -67,7 +67,6 @@ def conditions(
         worst = int(np.argmin(margin))
         words = "privacy, paper's account: epsilon <= c1 K S / M^2 ([S] Theorem 2, c1 not given: 1 here)"
         lines.append(f"{condition(float(margin[worst]), words)} at node {worst}")
-        lines += _cost_of_soundness(r, delta)
     first, second, third = step_margins(rho, eta, r.inner_steps, v_L, mu_f)
     lines += [
         condition(first, "convergence: eta <= 1/(2 v_L) ([S] Theorem 3)"),
@@ -76,10 +75,12 @@ def conditions(
             third, "convergence: 1 - rho xi/2 - mu_f xi/4 + 4 eta^2 v_L^2 S/(1 - 2 eta v_L) <= S eta mu_f/2 ([S] Theorem 3)"
         ),
     ]
+    if r.noise_std > 0.0:
+        lines += _cost_of_soundness(r, delta)
     if mu_f == 0.0:
         lines.append(
-            "-      the last two cannot hold for any eta: the plain loss is not strongly convex, mu_f = 0; problem.local_ridge "
-            "makes it so"
+            "-      the last two conditions cannot hold for any eta: the plain loss is not strongly convex, mu_f = 0; "
+            "problem.local_ridge makes it so"
         )
     if first <= 0.0:
         return lines
