@@ -127,9 +127,10 @@ class CuratedPlan(Plan[State]):
             if s.A.from_records
             else []
         )
+        complexity = theory.gradient_complexity(self.releases)
         if s.A.singular_values is None:
-            return [*lines, f"-      convergence: not examined for more than {LARGEST} features"]
-        return lines + theory.conditions(
+            return [*lines, complexity, f"-      convergence: not examined for more than {LARGEST} features"]
+        lines += theory.conditions(
             self.releases,
             eta=s.eta,
             gamma=s.gamma,
@@ -140,6 +141,7 @@ class CuratedPlan(Plan[State]):
             distance=assumed.f_ref,
             accelerated=s.accelerated,
         )
+        return [*lines, complexity]
 
     def problem(self, signed: Matrix) -> NodeProblem:
         return NodeProblem(signed, self.loss, C=1.0, ridge=0.0)

@@ -27,8 +27,9 @@ falls by FACTOR. If not, m grows by FACTOR and another is made from the same poi
 next. And no proposal is made farther from T q than BUDGET (first residual) k^-DECAY, k the number of kept ones and one more.
 
 What is proven, for exact gradients: the kept points are q_{k+1} = T q_k + e_k with sum ||e_k||_P finite, and T is averaged, so
-they converge to a solution (quasi-Fejer monotonicity; Combettes 2001, Theorem 3.8 and its use for averaged maps), whatever the
-proposals are; a point is given up after finitely many proposals. No rate is proven. With noise there is no statement beyond
+they converge to a solution (quasi-Fejer monotonicity, Combettes 2001), whatever the proposals are; a point is given up after
+finitely many proposals. With BUDGET as large as it is this is about the limit and not about the first iterations. No rate is
+proven. With noise there is no statement beyond
 that of the account of privacy.
 """
 

@@ -90,7 +90,7 @@ def conditions(
     ]
     if accelerated:
         words = "-      utility: no bound is known for the accelerated method; [C] analyses Algorithm 2 alone"
-        return [*lines, words, _complexity(r)]
+        return [*lines, words]
     c_1 = start_constant(eta, gamma, rho, L_f, singular_values)
     bound = utility_bound(c_1, distance, eta, r.features, r.mean_std, r.iterations)
     proven = "" if min(steps) >= 0.0 and r.u0_as_printed and r.batch is None else ", not proven here"
@@ -100,10 +100,10 @@ def conditions(
     if r.noise_std > 0.0:
         best = max(1.0, best_iterations(c_1, distance, eta, r.features, r.mean_std**2 / r.iterations))
         lines.append(f"-      iterations that minimise it at this epsilon: {best:.4g} ([C] (19))")
-    return [*lines, _complexity(r)]
+    return lines
 
 
-def _complexity(r: CuratedReleases) -> str:
+def gradient_complexity(r: CuratedReleases) -> str:
     """n T of [C] Theorem 2; of sampled gradients, batch times T."""
     total = r.averaged * r.iterations
     return (
