@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from dpadmm_mpi.errors import InputError
+
 Array = NDArray[np.float64]
 
 LEVEL = 0.95
@@ -53,6 +55,8 @@ def interval(values: Array) -> Interval:
 
 def contrast(high: Array, low: Array, by: float = 0.0) -> Interval:
     """high - (1 + by) low, run by run."""
+    if np.shape(high) != np.shape(low):
+        raise InputError(f"{np.size(high)} and {np.size(low)} runs are not pairs; give both curves the same number of runs")
     difference = np.asarray(high - (1.0 + by) * low)
     if difference.ndim == 0 and abs(difference) <= SAME * max(abs(float(high)), abs(float(low))):
         difference = np.zeros(())

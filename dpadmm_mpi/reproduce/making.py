@@ -83,7 +83,7 @@ def _write_evidence(judgements: Sequence[Judgement], target: Path) -> None:
     """Every comparison behind the verdicts, a row each."""
     with target.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        columns = ["claim", "kind", "verdict", "test", "comparison", "means", "difference", "low", "high", "runs", "says"]
+        columns = ["claim", "kind", "verdict", "test", "comparison", "means", "difference", "low", "high", "runs", "outcome"]
         writer.writerow(columns)
         for number, judgement in enumerate(judgements, start=1):
             head = [number, judgement.claim.kind, judgement.verdict]

@@ -56,7 +56,7 @@ class Predicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
     def subject(self) -> str:
         """What is compared, in words."""
         name = self.measure.removeprefix("privacy/").replace("_", " ")
-        level = f" {self.level:g}" if self.of in {"steps", "odd steps", "highest"} else ""
+        level = f" {self.level:g}" if self.of in {"steps", "odd steps", "oscillation"} else ""
         return {"end": name, "record passes": "record passes", "seconds": "seconds"}.get(self.of, f"{name}: {self.of}{level}")
 
     def numbers(self, results: Results, series: Series) -> Array:

@@ -20,21 +20,6 @@ def end(result: Result, measure: str, level: float) -> Array:
     return np.asarray(result[measure][..., -1], dtype=np.float64)
 
 
-def start(result: Result, measure: str, level: float) -> Array:
-    """The value before the first iteration."""
-    return np.asarray(result[measure][..., 0], dtype=np.float64)
-
-
-def highest_after_start(result: Result, measure: str, level: float) -> Array:
-    """The largest value from iteration `level` on: what the axis of a picture has to show."""
-    return np.asarray(result[measure][..., result.iteration >= level].max(axis=-1), dtype=np.float64)
-
-
-def lowest(result: Result, measure: str, level: float) -> Array:
-    """The smallest value after the start."""
-    return np.asarray(result[measure][..., 1:].min(axis=-1), dtype=np.float64)
-
-
 def deviation(result: Result, measure: str, level: float) -> Array:
     """The distance of a run's last value from the median over the runs: the spread as Brown and Forsythe test it."""
     values = end(result, measure, level)
@@ -72,8 +57,8 @@ def even_rises(result: Result, measure: str, level: float) -> Array:
 
 
 def oscillation(result: Result, measure: str, level: float) -> Array:
-    """The mean distance of the value at an even iteration from the mean of the odd ones beside it."""
-    before, even, after = _around_even(result, measure)
+    """The mean distance of the value at an even iteration, from `level` on, from the mean of the odd ones beside it."""
+    before, even, after = _around_even(result, measure, level)
     return np.asarray(np.abs(even - (before + after) / 2.0).mean(axis=-1), dtype=np.float64)
 
 
@@ -85,10 +70,11 @@ def compensated(result: Result, measure: str, level: float) -> Array:
     return np.asarray(np.where(grown.any(axis=-1), made_up / np.maximum(grown.sum(axis=-1), 1), 1.0), dtype=np.float64)
 
 
-def _around_even(result: Result, measure: str) -> tuple[Array, Array, Array]:
-    """The values at 2k-1, 2k and 2k+1; every iteration is recorded."""
+def _around_even(result: Result, measure: str, first: float = 0.0) -> tuple[Array, Array, Array]:
+    """The values at 2k-1, 2k and 2k+1, from `first` on; every iteration is recorded."""
     values = result[measure]
     even = np.arange(2, values.shape[-1] - 1, 2)
+    even = even[even >= first]
     return values[..., even - 1], values[..., even], values[..., even + 1]
 
 
@@ -104,9 +90,6 @@ def seconds(result: Result, measure: str, level: float) -> Array:
 
 QUANTITIES: dict[str, Quantity] = {
     "end": end,
-    "start": start,
-    "highest": highest_after_start,
-    "lowest": lowest,
     "deviation": deviation,
     "steps": steps,
     "odd steps": odd_steps,
