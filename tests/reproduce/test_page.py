@@ -58,7 +58,12 @@ def test_it_says_what_is_not_reproduced_and_what_changes(made: Path) -> None:
 
 
 def test_counts_never_mix_kinds() -> None:
-    some = [claim("paper", "reproduced"), claim("ours", "holds"), claim("ours", "cannot be judged"), claim("paper", "reproduced")]
+    some = [
+        claim("paper", "reproduced"),
+        claim("ours", "holds"),
+        claim("ours", "cannot be judged"),
+        claim("paper", "reproduced"),
+    ]
     assert page.counts(some, "paper") == {"reproduced": 2}
     assert page.counts(some, "ours") == {"holds": 1, "cannot be judged": 1}
     assert page.counts(some, "by construction") == {}
