@@ -116,5 +116,6 @@ RULE = (
     "the claimed size (“significantly”, “much”: 10 % unless a claim says otherwise). *Direction only*: without the size,",
     "or only the weaker statement written beside the claim. *Not reproduced*: an interval lies entirely on the other side",
     "of what is claimed. *Cannot be judged*: an interval includes the limit between both; an effect may be there, these",
-    "runs do not tell.",
+    "runs do not tell. Intervals are over noise and starts, on one graph and one split; other graphs and splits are among",
+    "the variations. They are not corrected for the number of claims.",
 )

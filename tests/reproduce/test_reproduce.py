@@ -20,7 +20,6 @@ from dpadmm_mpi.reproduce.pictures import Panel, lines, write_table
 from dpadmm_mpi.storage import experiments as configfile
 from dpadmm_mpi.storage.result import Result
 
-
 A, B, C = ends(0.99, 1.01, bound=3.0), ends(1.99, 2.01, bound=2.0), ends(3.99, 4.01, bound=1.0)
 ABC = {"a": A, "b": B, "c": C}
 
