@@ -11,7 +11,7 @@ from dpadmm_mpi.errors import InputError
 @click.command()
 @click.argument("names", nargs=-1, metavar="NAME...")
 @click.option("--quick", is_flag=True, help="Fewer runs and records: the shape of the figure in seconds.")
-@click.option("--vary", is_flag=True, help="Also vary what the paper leaves open, in the quick version, and judge again.")
+@click.option("--vary", is_flag=True, help="Also vary what the paper leaves open, and judge again.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), default=Path("reproduced"), help="Folder. Default: reproduced."
 )
@@ -28,7 +28,8 @@ def reproduce(names: tuple[str, ...], quick: bool, vary: bool, output: Path) -> 
     """
     from dpadmm_mpi.reports.tables import aligned
     from dpadmm_mpi.reproduce.catalogue import CATALOGUE
-    from dpadmm_mpi.reproduce.making import make, verdict_lines, write_page
+    from dpadmm_mpi.reproduce.making import make, verdict_lines
+    from dpadmm_mpi.reproduce.page import write_page
 
     if not names:
         print(aligned(["name", "what"], [[name, figure.title] for name, figure in CATALOGUE.items()], left=(0, 1)))

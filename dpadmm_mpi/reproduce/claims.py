@@ -1,190 +1,121 @@
-"""A paper's claims as predicates on results: each says whether it holds, with the numbers.
+"""Claims, and the rule that turns a test over the runs into a verdict.
 
-A predicate is made by naming the curves that it is about; it takes the results of a figure by the name of their variant.
+A claim is of one kind: *paper*, a sentence of a paper, quoted with its place and taken in its own strength; *ours*; or *by
+construction*, which follows from how the runs are set up or a number is defined, and shows nothing. The kinds are never counted
+together.
+
+A claim has a test of what is said, in the strength in which it is said, and a paper's claim may have a second, weaker one: its
+direction without its size. The rule:
+
+* reproduced: the test says yes, every 95 % interval lies entirely on the claimed side, with the claimed size;
+* direction only: it does not, but the weaker test says yes (for a test with a size `by` > 0: the same without the size);
+* not reproduced: an interval lies entirely on the other side of what is claimed, size included, or of the weaker statement;
+* cannot be judged: an interval includes the limit between both.
+
+Of ours, and of what is by construction: holds, does not hold, cannot be judged, by the same test.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
+import msgspec
 
-from dpadmm_mpi.storage.result import Result
+from dpadmm_mpi.reproduce.intervals import Outcome
+from dpadmm_mpi.reproduce.predicates import AnyTest, Below, Evidence, Row
+from dpadmm_mpi.reproduce.quantities import Results
 
-Array = NDArray[np.float64]
-Results = Mapping[str, Result]
+Kind = Literal["paper", "ours", "by construction"]
+KINDS: tuple[Kind, ...] = ("paper", "ours", "by construction")
+REPRODUCED, DIRECTION, NOT, OPEN = "reproduced", "direction only", "not reproduced", "cannot be judged"
+HOLDS, FAILS = "holds", "does not hold"
+PAPER_VERDICTS = (REPRODUCED, DIRECTION, NOT, OPEN)
+OTHER_VERDICTS = (HOLDS, FAILS, OPEN)
+
+
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    kind: Kind
+    says: str  # the claim as it is tested, in a line
+    test: AnyTest
+    weaker: AnyTest | None = None
+    place: str = ""  # "[R] VIII.A, Fig. 1(a)"
+    quote: str = ""  # the paper's own words
+    note: str = ""  # why the verdict is what it is, where that is known
+
+    def __post_init__(self) -> None:
+        if self.kind == "paper" and not (self.place and self.quote):
+            raise ValueError(f'the claim "{self.says}" is a paper\'s: it needs its place and a quote')
+        if self.kind != "paper" and self.weaker:
+            raise ValueError(f'the claim "{self.says}" is not a paper\'s: it says what it says, and needs no weaker test')
+
+    @property
+    def direction(self) -> AnyTest | None:
+        """The weaker test: the one given, or the test without its size."""
+        if self.weaker or self.kind != "paper":
+            return self.weaker
+        if isinstance(self.test, Below) and self.test.by > 0.0:
+            return msgspec.structs.replace(self.test, by=0.0)
+        return None
+
+    def words(self) -> str:
+        """The test, in words."""
+        weaker = f"; direction: {self.direction.words()}" if self.direction else ""
+        return self.test.words() + weaker
 
 
 @dataclass(frozen=True)
-class Verdict:
-    holds: bool
-    numbers: str
+class Judgement:
+    claim: Claim
+    verdict: str
+    strong: Evidence
+    weak: Evidence | None
+
+    @property
+    def measured(self) -> str:
+        """The comparison that decides, in a line."""
+        return described(self.strong.deciding)
 
 
-@dataclass(frozen=True)
-class Claim:
-    text: str
-    test: Callable[[Results], Verdict]
+def judge(claims: Sequence[Claim], results: Results) -> list[Judgement]:
+    return [_judgement(claim, results) for claim in claims]
 
 
-def last(result: Result, measure: str) -> float:
-    """The value at the last iteration: the mean over the runs, or a privacy account's."""
-    values = result[measure][..., -1]
-    return float(np.mean(values))
+def _judgement(claim: Claim, results: Results) -> Judgement:
+    strong = claim.test.evidence(results)
+    weak = claim.direction.evidence(results) if claim.direction else None
+    if claim.kind == "paper":
+        verdict = verdict_of(strong.outcome, weak.outcome if weak else None)
+    else:
+        verdict = {Outcome.YES: HOLDS, Outcome.NO: FAILS, Outcome.OPEN: OPEN}[strong.outcome]
+    return Judgement(claim, verdict, strong, weak)
 
 
-def standard_error(result: Result, measure: str) -> float:
-    """Of the mean over the runs; 0 for an account."""
-    values = np.atleast_1d(result[measure][..., -1])
-    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+def verdict_of(strong: Outcome, weak: Outcome | None) -> str:
+    """The rule above."""
+    if strong is Outcome.YES:
+        return REPRODUCED
+    if weak is Outcome.YES:
+        return DIRECTION
+    return NOT if Outcome.NO in (strong, weak) else OPEN
 
 
-def in_order(names: Sequence[str], measure: str, slack: float = 0.0) -> Callable[[Results], Verdict]:
-    """Each is below the next at the last iteration, by more than -slack."""
-
-    def test(results: Results) -> Verdict:
-        values = [last(results[name], measure) for name in names]
-        holds = all(a < b + slack for a, b in pairwise(values))
-        return Verdict(holds, _listed(names, values))
-
-    return test
-
-
-def below_all(name: str, others: Sequence[str], measure: str) -> Callable[[Results], Verdict]:
-    """`name` is below every other at the last iteration."""
-
-    def test(results: Results) -> Verdict:
-        values = [last(results[key], measure) for key in (name, *others)]
-        return Verdict(values[0] < min(values[1:]), _listed((name, *others), values))
-
-    return test
+def described(row: Row) -> str:
+    """A row with its means and its interval."""
+    means = " and ".join(f"{mean:.4g}" for mean in row.means)
+    here = row.interval
+    if here.runs == 0:
+        return f"{row.label}: {means}"
+    if len(row.means) == 1:
+        return f"{row.label}: {means} [{here.low:.3g}, {here.high:.3g}]"
+    return f"{row.label}: {means}; {here.mean:.3g} [{here.low:.3g}, {here.high:.3g}]"
 
 
-def better_in_both(name: str, other: str, measures: tuple[str, str]) -> Callable[[Results], Verdict]:
-    """`name` is below `other` in both measures, for example loss and privacy."""
-
-    def test(results: Results) -> Verdict:
-        pairs = [(last(results[name], m), last(results[other], m)) for m in measures]
-        text = ", ".join(f"{m} {a:.4g} and {b:.4g}" for m, (a, b) in zip(measures, pairs, strict=True))
-        return Verdict(all(a < b for a, b in pairs), text)
-
-    return test
-
-
-def alike(names: Sequence[str], measure: str, tolerance: float) -> Callable[[Results], Verdict]:
-    """The largest is at most `tolerance` (relative) above the smallest at the last iteration."""
-
-    def test(results: Results) -> Verdict:
-        values = [last(results[name], measure) for name in names]
-        spread = max(values) / min(values) - 1.0
-        return Verdict(spread <= tolerance, f"spread {spread:.2%}: {_listed(names, values)}")
-
-    return test
-
-
-def close(name: str, other: str, measure: str, tolerance: float) -> Callable[[Results], Verdict]:
-    """`name` is at most `tolerance` (relative) above `other` at the last iteration."""
-
-    def test(results: Results) -> Verdict:
-        a, b = last(results[name], measure), last(results[other], measure)
-        return Verdict(a <= b * (1.0 + tolerance), _listed((name, other), (a, b)))
-
-    return test
-
-
-def at_most(names: Sequence[str], measure: str, limit: float) -> Callable[[Results], Verdict]:
-    def test(results: Results) -> Verdict:
-        values = [last(results[name], measure) for name in names]
-        return Verdict(max(values) <= limit, _listed(names, values))
-
-    return test
-
-
-def at_least(names: Sequence[str], measure: str, limit: float) -> Callable[[Results], Verdict]:
-    def test(results: Results) -> Verdict:
-        values = [last(results[name], measure) for name in names]
-        return Verdict(min(values) >= limit, _listed(names, values))
-
-    return test
-
-
-def first_below(result: Result, measure: str, level: float) -> float:
-    """The first recorded iteration from which on the mean over the runs stays below the level; inf if none."""
-    above = np.flatnonzero(result[measure].mean(axis=0) >= level)
-    if not len(above):
-        return float(result.iteration[0])
-    return float(result.iteration[above[-1] + 1]) if above[-1] + 1 < len(result.iteration) else np.inf
-
-
-def at_most_times(
-    names: Sequence[str], reference: str, measure: str, level: float, factor: float
-) -> Callable[[Results], Verdict]:
-    """Each stays below the level after at most `factor` times the iterations that the reference needs for it."""
-
-    def test(results: Results) -> Verdict:
-        steps = [first_below(results[name], measure, level) for name in (reference, *names)]
-        holds = bool(np.isfinite(steps[0])) and max(steps[1:]) <= factor * steps[0]
-        return Verdict(holds, f"iterations to {measure} below {level:g}: {_listed((reference, *names), steps)}")
-
-    return test
-
-
-def smallest_near(names: Sequence[str], measure: str, best: Sequence[str]) -> Callable[[Results], Verdict]:
-    """One of the `best` has the smallest value; it may share it."""
-
-    def test(results: Results) -> Verdict:
-        values = {name: last(results[name], measure) for name in names}
-        return Verdict(min(values[name] for name in best) <= min(values.values()), _listed(names, list(values.values())))
-
-    return test
-
-
-def near_smallest(name: str, names: Sequence[str], measure: str, tolerance: float) -> Callable[[Results], Verdict]:
-    """`name` is at most `tolerance` (relative) above the smallest of `names`."""
-
-    def test(results: Results) -> Verdict:
-        here, smallest = last(results[name], measure), min(last(results[key], measure) for key in names)
-        return Verdict(here <= (1.0 + tolerance) * smallest, f"{here:.4g}, the smallest is {smallest:.4g}")
-
-    return test
-
-
-def trades(pairs: Sequence[tuple[str, str]], worse: str, better: str) -> Callable[[Results], Verdict]:
-    """The first of each pair is above the second in the measure `worse`, and below it in the measure `better`."""
-
-    def test(results: Results) -> Verdict:
-        holds, words = True, []
-        for a, b in pairs:
-            up = last(results[a], worse), last(results[b], worse)
-            down = last(results[a], better), last(results[b], better)
-            holds = holds and up[0] > up[1] and down[0] < down[1]
-            words.append(f"{a} and {b}: {worse} {up[0]:.4g} and {up[1]:.4g}, {better} {down[0]:.4g} and {down[1]:.4g}")
-        return Verdict(holds, "; ".join(words))
-
-    return test
-
-
-def gap_grows(pairs: Sequence[tuple[str, str]], measure: str) -> Callable[[Results], Verdict]:
-    """The difference first - second grows from pair to pair."""
-
-    def test(results: Results) -> Verdict:
-        gaps = [last(results[a], measure) - last(results[b], measure) for a, b in pairs]
-        holds = all(x < y for x, y in pairwise(gaps))
-        return Verdict(holds, _listed([f"{a} less {b}" for a, b in pairs], gaps))
-
-    return test
-
-
-def crosses(pairs: Sequence[tuple[str, str]], measure: str) -> Callable[[Results], Verdict]:
-    """The first of each pair is above the second in the first pair, and below it in the last one."""
-
-    def test(results: Results) -> Verdict:
-        gaps = [last(results[a], measure) - last(results[b], measure) for a, b in pairs]
-        return Verdict(gaps[0] > 0 > gaps[-1], _listed([f"{a} less {b}" for a, b in pairs], gaps))
-
-    return test
-
-
-def _listed(names: Sequence[str], values: Sequence[float]) -> str:
-    return "; ".join(f"{name}: {value:.4g}" for name, value in zip(names, values, strict=True))
+RULE = (
+    "The rule: runs of one number share their start and their records, so curves are compared run by run, with the 95 %",
+    "interval of the mean difference (Student's t). *Reproduced*: the interval lies entirely on the claimed side, with",
+    "the claimed size (“significantly”, “much”: 10 % unless a claim says otherwise). *Direction only*: without the size,",
+    "or only the weaker statement written beside the claim. *Not reproduced*: an interval lies entirely on the other side",
+    "of what is claimed. *Cannot be judged*: an interval includes the limit between both; an effect may be there, these",
+    "runs do not tell. Intervals are over noise and starts, on one graph and one split; other graphs and splits are among",
+    "the variations. They are not corrected for the number of claims.",
+)

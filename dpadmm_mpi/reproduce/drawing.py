@@ -17,9 +17,9 @@ from dpadmm_mpi.plots.style import (
     spots,
     style,
 )  # fmt: skip
-from dpadmm_mpi.reproduce.claims import Results
 from dpadmm_mpi.reproduce.figures import Figure
 from dpadmm_mpi.reproduce.pictures import Line, Panel, lines
+from dpadmm_mpi.reproduce.quantities import Results
 
 START = 5  # iterations after which a loss must be in the picture
 
@@ -47,9 +47,11 @@ def _draw_panel(panel: Panel, axis: Any, results: Results, labels: Sequence[str]
     drawn = list(lines(panel, results))
     for line in drawn:
         handles[line.label] = _draw_line(line, axis, labels.index(line.label), len(labels), panel.x is not None)
-    if panel.measure == "loss" and panel.x is None and not panel.log_y:
+    if panel.measure == "loss" and panel.x is None and not panel.log_y and not panel.over_seconds:
         _leave_out_the_start(axis, drawn)
-    caption(axis, panel.title, panel.x_title)
+    x_title, y_title = panel.axes
+    caption(axis, panel.title, x_title)
+    axis.set_ylabel(y_title)
     if panel.x is not None:
         axis.margins(x=0.05)  # the points at the ends stay clear of the frame
     return handles

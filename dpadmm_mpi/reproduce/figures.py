@@ -1,15 +1,14 @@
-"""What a reproduced figure is: its claims, its panels, and what the paper leaves open."""
+"""What a reproduced figure is: its panels, and what the paper leaves open. Its claims are in configs/claims/NAME.toml."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dpadmm_mpi.reproduce.claims import Claim
 from dpadmm_mpi.reproduce.pictures import Panel
 
 
 @dataclass(frozen=True)
 class Variation:
-    """A choice that the paper leaves open, made otherwise; run in the quick version."""
+    """A choice that the paper leaves open, made otherwise."""
 
     text: str
     overrides: tuple[str, ...] = ()  # of every variant
@@ -18,12 +17,11 @@ class Variation:
 
 @dataclass(frozen=True)
 class Figure:
-    name: str  # of the configuration in configs/ too
+    name: str  # of the configuration in configs/ and of the claims in configs/claims/ too
     title: str
-    says: str  # what the paper says that one sees
-    claims: Sequence[Claim]
     panels: Sequence[Panel]
     quick: tuple[str, ...]  # overrides of the quick version
     remark: str = ""  # what differs from the paper, and why
     variations: Sequence[Variation] = ()
+    varied: tuple[str, ...] = ()  # overrides of all variations: fewer runs, but as many as the verdicts need
     columns: int = 3

@@ -1,62 +1,107 @@
-"""Making a figure: results, pictures, the table behind them, verdicts; and the page about all of them."""
+"""Making a figure: results, pictures, the tables behind them, verdicts."""
 
+import csv
+import hashlib
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.reproduce.catalogue import CATALOGUE
-from dpadmm_mpi.reproduce.claims import Claim, Results
+from dpadmm_mpi.reproduce.claim_files import read_claims
+from dpadmm_mpi.reproduce.claims import Claim, Judgement, judge
 from dpadmm_mpi.reproduce.drawing import draw
 from dpadmm_mpi.reproduce.figures import Figure
 from dpadmm_mpi.reproduce.pictures import write_table
+from dpadmm_mpi.reproduce.predicates import Evidence
+from dpadmm_mpi.reproduce.quantities import Results
 from dpadmm_mpi.reproduce.running import results_of, results_of_variation
-
-Verdicts = list[dict[str, Any]]
 
 
 def make(figure: Figure, folder: Path, quick: bool, vary: bool) -> dict[str, Any]:
     """Run what is missing, draw, judge; everything about the figure is written into `folder`."""
     begin = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
-    config = configuration(figure.name)
+    config, written_down = configuration(figure.name), configuration(f"claims/{figure.name}")
+    claims = read_claims(written_down)
     results = results_of(config, folder / "data" / _work(figure, quick), figure.quick if quick else ())
     for ending in ("png", "svg"):
         draw(figure, results, folder / f"{figure.name}.{ending}")
     write_table(figure.panels, results, folder / f"{figure.name}.csv")
+    judgements = judge(claims, results)
+    _write_evidence(judgements, folder / f"{figure.name}-claims.csv")
     report: dict[str, Any] = {
         "name": figure.name,
         "title": figure.title,
-        "says": figure.says,
         "remark": figure.remark,
         "quick": quick,
-        "claims": judge(figure.claims, results),
-        "variations": [],
+        "runs": _most_runs(results),
+        "claims_sha256": hashlib.sha256(written_down.read_bytes()).hexdigest(),
+        "claims": [_entry(judgement) for judgement in judgements],
+        "variations": _vary(figure, claims, config, folder) if vary else [],
         "compute_seconds": sum(float(result.attributes["timing"]["seconds"]) for result in results.values()),
+        "seconds": time.perf_counter() - begin,
     }
-    if vary:
-        place = folder / "data" / f"{figure.name}-variations"
-        for variation in figure.variations:
-            varied = results_of_variation(config, place, (*figure.quick, *variation.overrides), variation.of_some)
-            held = [verdict["holds"] for verdict in judge(figure.claims, varied)]
-            report["variations"].append({"text": variation.text, "holds": held})
-    report["seconds"] = time.perf_counter() - begin
     (folder / f"{figure.name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return report
 
 
-def judge(claims: Sequence[Claim], results: Results) -> Verdicts:
-    verdicts = []
-    for claim in claims:
-        verdict = claim.test(results)
-        verdicts.append({"claim": claim.text, "holds": bool(verdict.holds), "numbers": verdict.numbers})
-    return verdicts
+def _vary(figure: Figure, claims: Sequence[Claim], config: Path, folder: Path) -> list[dict[str, Any]]:
+    place = folder / "data" / f"{figure.name}-variations"
+    found = []
+    for variation in figure.variations:
+        varied = results_of_variation(config, place, (*figure.varied, *variation.overrides), variation.of_some)
+        verdicts = [judgement.verdict for judgement in judge(claims, varied)]
+        found.append({"text": variation.text, "runs": _most_runs(varied), "verdicts": verdicts})
+    return found
+
+
+def _most_runs(results: Results) -> int:
+    return max(len(result["run"]) for result in results.values())
+
+
+def _entry(judgement: Judgement) -> dict[str, Any]:
+    """A judgement for JSON."""
+    claim, deciding = judgement.claim, judgement.strong.deciding.interval
+    return {
+        "kind": claim.kind,
+        "says": claim.says,
+        "place": claim.place,
+        "quote": claim.quote,
+        "test": claim.words(),
+        "runs": judgement.strong.runs,
+        "verdict": judgement.verdict,
+        "interval": [deciding.low, deciding.high] if deciding.runs != 1 else None,  # one run has none
+        "measured": judgement.measured,
+        "note": claim.note,
+    }
+
+
+def _write_evidence(judgements: Sequence[Judgement], target: Path) -> None:
+    """Every comparison behind the verdicts, a row each."""
+    with target.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        columns = ["claim", "kind", "verdict", "test", "comparison", "means", "difference", "low", "high", "runs", "outcome"]
+        writer.writerow(columns)
+        for number, judgement in enumerate(judgements, start=1):
+            head = [number, judgement.claim.kind, judgement.verdict]
+            _write_rows(writer, [*head, "as said"], judgement.strong)
+            if judgement.weak:
+                _write_rows(writer, [*head, "direction"], judgement.weak)
+
+
+def _write_rows(writer: Any, head: list[Any], evidence: Evidence) -> None:
+    for row in evidence.rows:
+        numbers = asdict(row.interval)
+        means = " ".join(f"{mean:.6g}" for mean in row.means)
+        interval = [f"{numbers[key]:.6g}" for key in ("mean", "low", "high")]
+        writer.writerow([*head, row.label, means, *interval, numbers["runs"], row.outcome.value])
 
 
 def configuration(name: str) -> Path:
-    """The figure's TOML file; packaged, or in a source tree the one beside the package."""
+    """The TOML file of that name; packaged, or in a source tree the one beside the package."""
     package = Path(__file__).parent.parent
     for folder in (package / "configs", package.parent / "configs"):
         if (path := folder / f"{name}.toml").exists():
@@ -70,69 +115,10 @@ def _work(figure: Figure, quick: bool) -> str:
 
 def verdict_lines(report: dict[str, Any]) -> list[str]:
     lines = [f"{report['name']}: {report['title']}"]
-    for verdict in report["claims"]:
-        word = "holds         " if verdict["holds"] else "DOES NOT HOLD "
-        lines += [f"  {word} {verdict['claim']}", f"                 {verdict['numbers']}"]
+    for claim in report["claims"]:
+        lines += [f"  {claim['verdict']:<17} {claim['kind']}: {claim['says']}", f"{'':20}{claim['measured']}"]
+    said = [claim["verdict"] for claim in report["claims"]]
     for variation in report["variations"]:
-        lines.append(f"  with {variation['text']}: {sum(variation['holds'])} of {len(variation['holds'])} claims hold (quick)")
-    return lines
-
-
-def write_page(folder: Path) -> None:
-    """README.md in `folder`: a section for every figure that has been made there."""
-    reports = [json.loads(path.read_text(encoding="utf-8")) for path in _reports(folder)]
-    if not reports:
-        return
-    lines = [
-        "# The papers' figures, redone",
-        "",
-        "Written by `dpadmm reproduce all`. Every section has the picture, what the paper says, whether it holds here and with",
-        "which numbers (last iteration, mean over the runs). `NAME.csv` holds what is drawn, `NAME.json` the verdicts. Seconds",
-        "are the sum over all runs of a figure on one core each.",
-        "",
-        "| figure | claims that hold | seconds |",
-        "|---|---|---|",
-    ]
-    for report in reports:
-        held = sum(verdict["holds"] for verdict in report["claims"])
-        quick = ", quick version" if report["quick"] else ""
-        anchor = f"[{report['title']}](#{report['name']})"
-        lines.append(f"| {anchor}{quick} | {held} of {len(report['claims'])} | {report['compute_seconds']:.0f} |")
-    for report in reports:
-        lines += ["", *_section(report)]
-    (folder / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _reports(folder: Path) -> list[Path]:
-    return [path for name in CATALOGUE if (path := folder / f"{name}.json").exists()]
-
-
-def _section(report: dict[str, Any]) -> list[str]:
-    name = report["name"]
-    command = f"dpadmm reproduce {name}" + (" --quick" if report["quick"] else "")
-    lines = [
-        f'<a id="{name}"></a>',
-        f"## {report['title']}",
-        "",
-        f"![{report['title']}]({name}.png)",
-        "",
-        f"`{command}` with [configs/{name}.toml](../configs/{name}.toml); [what is drawn]({name}.csv), [SVG]({name}.svg).",
-        "",
-        f"The paper: {report['says']}",
-        "",
-        "| claim | here | numbers |",
-        "|---|---|---|",
-    ]
-    for verdict in report["claims"]:
-        lines.append(f"| {verdict['claim']} | {'holds' if verdict['holds'] else '**does not hold**'} | {verdict['numbers']} |")
-    if report["remark"]:
-        lines += ["", report["remark"]]
-    if report["variations"]:
-        lines += ["", "Does it depend on what the paper leaves open? The quick version with other choices:", ""]
-        lines += ["| choice | " + " | ".join(str(k + 1) for k in range(len(report["claims"]))) + " |"]
-        lines += ["|---" * (len(report["claims"]) + 1) + "|"]
-        for variation in report["variations"]:
-            marks = " | ".join("yes" if holds else "no" for holds in variation["holds"])
-            lines.append(f"| {variation['text']} | {marks} |")
-        lines += ["", "(columns: the claims above, in order)"]
+        same = sum(a == b for a, b in zip(said, variation["verdicts"], strict=True))
+        lines.append(f"  with {variation['text']}: {same} of {len(said)} verdicts are the same")
     return lines

@@ -8,14 +8,30 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.reproduce.claims import Results
+from dpadmm_mpi.reproduce.quantities import Results
+from dpadmm_mpi.storage.result import Result
+from dpadmm_mpi.storage.timing import COMPUTE
 
 Array = NDArray[np.float64]
+SECONDS = "computing time of all nodes [s]"
+AXES = {
+    "loss": "mean loss over the training records",
+    "test_error": "share of test records classified wrongly",
+    "consensus_error": "mean distance from the mean classifier",
+    "distance_to_optimum": "distance to the optimum, relative",
+    "objective": "objective",
+    "objective_gap": "objective above its minimum",
+    "privacy/bound": "bound P(t) on the privacy loss [nats]",
+    "privacy/epsilon": "epsilon [nats]",
+}
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves over the iterations; or, with `x`, the last values of all variants over a number, a curve for each group."""
+    """Curves over the iterations or over seconds.
+
+    With `x` it is the last values of all variants over a number, a curve for each group.
+    """
 
     title: str
     measure: str  # an HDF5 name
@@ -24,6 +40,12 @@ class Panel:
     x_title: str = "iteration t"
     log_x: bool = False
     log_y: bool = False
+    over_seconds: bool = False
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """What stands at the axes, with units where there are any."""
+        return (SECONDS if self.over_seconds else self.x_title), AXES[self.measure]
 
 
 @dataclass(frozen=True)
@@ -42,7 +64,8 @@ def lines(panel: Panel, results: Results) -> Iterator[Line]:
             result = results[variant]
             values = np.atleast_2d(result[panel.measure])  # an account has no runs
             if np.isfinite(values).any():
-                yield Line(label, result.iteration, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+                x = seconds_so_far(result) if panel.over_seconds else result.iteration
+                yield Line(label, x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
         return
     for label in dict.fromkeys(label for _, label in panel.curves):
         chosen = [(x, results[variant]) for x, (variant, name) in zip(panel.x, panel.curves, strict=True) if name == label]
@@ -56,12 +79,19 @@ def lines(panel: Panel, results: Results) -> Iterator[Line]:
         )
 
 
+def seconds_so_far(result: Result) -> Array:
+    """Seconds of computing up to each recorded iteration, all nodes, mean over the runs."""
+    return np.asarray(np.cumsum(result[COMPUTE].sum(axis=-1).mean(axis=0)), dtype=np.float64)
+
+
 def write_table(panels: Sequence[Panel], results: Results, target: Path) -> None:
     """What is drawn, a row per point."""
     with target.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["panel", "measure", "curve", "x", "mean", "lowest", "highest"])
+        writer.writerow(["panel", "x axis", "measure", "curve", "x", "mean", "lowest", "highest"])
         for panel in panels:
             for line in lines(panel, results):
                 for point in zip(line.x, line.mean, line.low, line.high, strict=True):
-                    writer.writerow([panel.title, panel.measure, line.label, *(f"{value:.6g}" for value in point)])
+                    writer.writerow(
+                        [panel.title, panel.axes[0], panel.measure, line.label, *(f"{value:.6g}" for value in point)]
+                    )

@@ -52,10 +52,17 @@ def settings_of_each(
     return settings
 
 
+def configs_of_each(config: Path, settings: Mapping[str, Sequence[str]]) -> dict[str, Config]:
+    """The configuration of each variant; all are read at once where the same is set in all of them."""
+    if len({tuple(words) for words in settings.values()}) == 1:
+        return {c.name: c for c in load_experiment(config, next(iter(settings.values()))).configs}
+    return {name: load_experiment(config, words, only=name).configs[0] for name, words in settings.items()}
+
+
 def _results(
     config: Path, settings: Mapping[str, Sequence[str]], folder: Path, stem: Callable[[Config], str]
 ) -> dict[str, Result]:
-    configs = {name: load_experiment(config, words, only=name).configs[0] for name, words in settings.items()}
+    configs = configs_of_each(config, settings)
     for source in {sources.name_of(type(c.data.source)) for c in configs.values()} & public_datasets().keys():
         if not is_fetched(source):
             LOGGER.info(fetch(public_datasets()[source]))

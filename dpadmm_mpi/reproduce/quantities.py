@@ -1,0 +1,112 @@
+"""Numbers of a curve that claims are about: one per run, or a single one where there are no runs (a privacy account)."""
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.storage.result import Result
+from dpadmm_mpi.storage.timing import COMPUTE
+
+Array = NDArray[np.float64]
+Results = Mapping[str, Result]
+Quantity = Callable[[Result, str, float], Array]
+
+
+def end(result: Result, measure: str, level: float) -> Array:
+    """The value at the last iteration."""
+    return np.asarray(result[measure][..., -1], dtype=np.float64)
+
+
+def deviation(result: Result, measure: str, level: float) -> Array:
+    """The distance of a run's last value from the median over the runs: the spread as Brown and Forsythe test it."""
+    values = end(result, measure, level)
+    return np.abs(values - np.median(values))
+
+
+def steps(result: Result, measure: str, level: float) -> Array:
+    """The first recorded iteration from which on the value stays below the level; one past the last if there is none."""
+    return _steps(result.iteration, result[measure], level)
+
+
+def odd_steps(result: Result, measure: str, level: float) -> Array:
+    """The same of the odd iterations alone."""
+    odd = result.iteration % 2 == 1
+    return _steps(result.iteration[odd], result[measure][..., odd], level)
+
+
+def _steps(iteration: Array, values: Array, level: float) -> Array:
+    after = np.append(iteration, iteration[-1] + 1)
+    above = values >= level
+    count = values.shape[-1]
+    last = np.where(above.any(axis=-1), count - np.argmax(above[..., ::-1], axis=-1), 0)
+    return np.asarray(after[last], dtype=np.float64)
+
+
+def rises(result: Result, measure: str, level: float) -> Array:
+    """The share of the iterations at which the value grows."""
+    return np.asarray((np.diff(result[measure], axis=-1) > 0).mean(axis=-1), dtype=np.float64)
+
+
+def even_rises(result: Result, measure: str, level: float) -> Array:
+    """The share of the even iterations 2k, the linearised ones, at which the value grows."""
+    before, even, _ = _around_even(result, measure)
+    return np.asarray((even > before).mean(axis=-1), dtype=np.float64)
+
+
+def oscillation(result: Result, measure: str, level: float) -> Array:
+    """The mean distance of the value at an even iteration, from `level` on, from the mean of the odd ones beside it."""
+    before, even, after = _around_even(result, measure, level)
+    return np.asarray(np.abs(even - (before + after) / 2.0).mean(axis=-1), dtype=np.float64)
+
+
+def compensated(result: Result, measure: str, level: float) -> Array:
+    """Of the even iterations at which the value grows, the share after which the next odd one is below the odd one before."""
+    before, even, after = _around_even(result, measure)
+    grown = even > before
+    made_up = (grown & (after < before)).sum(axis=-1)
+    return np.asarray(np.where(grown.any(axis=-1), made_up / np.maximum(grown.sum(axis=-1), 1), 1.0), dtype=np.float64)
+
+
+def _around_even(result: Result, measure: str, first: float = 0.0) -> tuple[Array, Array, Array]:
+    """The values at 2k-1, 2k and 2k+1, from `first` on; every iteration is recorded."""
+    values = result[measure]
+    even = np.arange(2, values.shape[-1] - 1, 2)
+    even = even[even >= first]
+    return values[..., even - 1], values[..., even], values[..., even + 1]
+
+
+def record_passes(result: Result, measure: str, level: float) -> Array:
+    """The recorded iterations that read the records: those with an exact local solve."""
+    return np.asarray(np.isfinite(result["kkt_residual"]).any(axis=-1).sum(axis=-1), dtype=np.float64)
+
+
+def seconds(result: Result, measure: str, level: float) -> Array:
+    """Seconds of computing, all nodes and iterations."""
+    return np.asarray(result[COMPUTE].sum(axis=(-2, -1)), dtype=np.float64)
+
+
+QUANTITIES: dict[str, Quantity] = {
+    "end": end,
+    "deviation": deviation,
+    "steps": steps,
+    "odd steps": odd_steps,
+    "rises": rises,
+    "even rises": even_rises,
+    "oscillation": oscillation,
+    "compensated": compensated,
+    "record passes": record_passes,
+    "seconds": seconds,
+}
+
+
+def values(results: Results, name: str, measure: str, of: str = "end", level: float = 0.0) -> Array:
+    """Of a variant, or of all variants whose name fits a pattern with a star, one after the other."""
+    if "*" not in name:
+        return QUANTITIES[of](results[name], measure, level)
+    fitting = [result for key, result in results.items() if fnmatchcase(key, name)]
+    if not fitting:
+        raise InputError(f'"{name}" fits the name of no variant')
+    return np.concatenate([np.atleast_1d(QUANTITIES[of](result, measure, level)) for result in fitting])
