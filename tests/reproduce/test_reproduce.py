@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,24 +10,24 @@ import numpy as np
 import pytest
 from support import MakeConfig, WriteToml, command
 
-from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.problems.losses import Loss
+from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.methods.base import as_table
 from dpadmm_mpi.reproduce import claims, making, running
 from dpadmm_mpi.reproduce.catalogue import CATALOGUE
 from dpadmm_mpi.reproduce.claims import Claim
 from dpadmm_mpi.reproduce.figures import Figure, Variation
 from dpadmm_mpi.reproduce.pictures import Panel, lines, write_table
-from dpadmm_mpi.storage import experiments as configfile
+from dpadmm_mpi.storage.experiments import load
 from dpadmm_mpi.storage.result import Result
 
 
-def result(loss: Loss, bound: float = 1.0):
-    """Two runs whose mean over the iterations is `loss`."""
-    loss = np.atleast_1d(np.asarray(loss, dtype=float))
+def result(means: list[float], bound: float = 1.0) -> Result:
+    """Two runs whose mean over the iterations is `means`."""
+    loss = np.asarray(means, dtype=float)
     arrays = {
         "iteration": np.arange(len(loss)) * 10,
         "loss": np.stack([loss - 0.01, loss + 0.01]),
-        "privacy/bound": np.linspace(0.0, bound, len(loss)) if len(loss) > 1 else np.array([bound]),
+        "privacy/bound": np.linspace(0.0, bound, len(loss)),
     }
     return Result("memory", arrays, {}, {"/": {"complete": True}})
 
@@ -64,7 +65,7 @@ DECIDED = [
 
 
 @pytest.mark.parametrize(("test", "holds"), DECIDED)
-def test_a_predicate_decides(test, holds) -> None:
+def test_a_predicate_decides(test: Callable[[dict[str, Result]], claims.Verdict], holds: bool) -> None:
     verdict = test(ABC | {"d": result([5.0, 9.0], 9.0)})
     assert verdict.holds is holds
     assert any(digit in verdict.numbers for digit in "123456789")
@@ -84,8 +85,8 @@ def test_iterations_to_a_level_are_counted_to_the_last_crossing() -> None:
 def test_every_figure_names_variants_of_its_configuration() -> None:
     """Claims and panels look variants up by name: a misspelt one would only be found after hours."""
 
-    class Recorder(dict):
-        def __missing__(self, name: str) -> None:
+    class Recorder(dict[str, Result]):
+        def __missing__(self, name: str) -> Result:
             raise AssertionError(f"{name} is no variant")
 
     for figure in CATALOGUE.values():
@@ -101,7 +102,7 @@ def test_every_figure_names_variants_of_its_configuration() -> None:
             assert panel.x is None or len(panel.x) == len(panel.curves)
 
 
-def _everything():
+def _everything() -> Result:
     names = ("loss", "test_error", "consensus_error", "distance_to_optimum", "objective", "objective_gap")
     accounts = ("bound", "tight", "epsilon", "epsilon_paper", "epsilon_sound")
     arrays = {name: np.ones((2, 3)) for name in names} | {f"privacy/{name}": np.ones(3) for name in accounts}
@@ -126,7 +127,7 @@ def test_lines_have_mean_and_range_and_the_table_repeats_them(tmp_path: Path) ->
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: MakeConfig, write_toml: WriteToml):
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: MakeConfig, write_toml: WriteToml) -> Figure:
     """A figure of two small variants, whose second claim does not hold."""
     raw = config("admm") | {
         "variant": [{"name": "plain"}, {"name": "private", "privacy": {"perturbation": "dual", "alpha": 5.0}}]
@@ -144,7 +145,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: MakeConfig, wr
         panels=[Panel("loss", "loss", [("plain", "plain"), ("private", "private")])],
         quick=("iterations=5",),
     )
-    monkeypatch.setitem(making.CATALOGUE, "tiny", figure)
+    monkeypatch.setitem(CATALOGUE, "tiny", figure)
     return figure
 
 
@@ -165,10 +166,10 @@ def test_a_figure_is_made_and_judged_and_not_made_twice(tiny: Figure, tmp_path: 
 def test_every_variation_is_one_that_its_variants_take_and_changes_something() -> None:
     for figure in CATALOGUE.values():
         config = making.configuration(figure.name)
-        quick = configfile.load(config, figure.quick).configs
+        quick = load(config, figure.quick).configs
         for variation in figure.variations:
             settings = running.settings_of_each(config, figure.quick + variation.overrides, variation.of_some)
-            varied = [configfile.load(config, words, only=name).configs[0] for name, words in settings.items()]
+            varied = [load(config, words, only=name).configs[0] for name, words in settings.items()]
             assert varied != quick, f"{figure.name}, {variation.text}"
 
 
@@ -180,8 +181,9 @@ def test_a_variation_of_some_variants_reaches_those_and_no_others(tiny: Figure, 
     ]
     report = making.make(replace(tiny, variations=variations), tmp_path / "out", quick=True, vary=True)
     assert [(v["text"], v["holds"]) for v in report["variations"]] == [(v.text, [True, False]) for v in variations]
-    ran = [configfile.load(path).configs[0] for path in (tmp_path / "out" / "data" / "tiny-variations").glob("*.h5")]
-    assert sorted((c.name, c.iterations, c.runs, c.seed, c.privacy.alpha) for c in ran) == [
+    ran = [load(path).configs[0] for path in (tmp_path / "out" / "data" / "tiny-variations").glob("*.h5")]
+    found = [(c.name, c.iterations, c.runs, c.seed, as_table(c)["privacy"].get("alpha")) for c in ran]
+    assert sorted(found) == [
         ("plain", 5, 2, 5, None),  # once for both variations
         ("private", 5, 2, 5, 0.1),
         ("private", 5, 2, 6, 0.5),
@@ -196,7 +198,7 @@ def test_a_variation_of_a_variant_that_is_not_there_is_refused(tiny: Figure, tmp
 
 def test_a_failing_run_is_one_sentence(tiny: Figure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_run", lambda command: "the disk is full")
-    with pytest.raises(running.RunError, match="the disk is full"):
+    with pytest.raises(RunError, match="the disk is full"):
         making.make(tiny, tmp_path / "out", quick=True, vary=False)
 
 
