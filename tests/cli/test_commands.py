@@ -1,5 +1,6 @@
 """The commands as a user types them: what they print, what they return."""
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -87,11 +88,12 @@ def test_every_variant_is_checked_before_the_first_one_runs(config: MakeConfig, 
 
 
 def test_force_keeps_what_it_cannot_replace(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
-    """The configuration itself, a device, and an old result when the disk has no room for the new one."""
+    """The configuration itself, a pipe, and an old result when the disk has no room for the new one."""
     path = write_toml(config())
     itself = command("run", path, "-o", path, "--force")
     assert (itself.returncode, "the configuration itself" in itself.stderr) == (2, True)
-    assert "not an ordinary file" in command("run", path, "-o", "/dev/null", "--force").stderr
+    os.mkfifo(tmp_path / "pipe")  # not a device of the system's: a test never touches those
+    assert "not an ordinary file" in command("run", path, "-o", tmp_path / "pipe", "--force").stderr
     old = tmp_path / "old.h5"
     old.write_text("precious")
     sabotage = PROGRAMS / "sabotage.py"
