@@ -15,8 +15,8 @@ from dpadmm_mpi.types import Array
 class Steep(Loss):
     """4 log(1 + exp(-z/2)): the curvature bound of the logistic loss, and twice its slope."""
 
-    slope_bound: ClassVar[float] = 2.0  # type: ignore[misc]
-    curvature_bound: ClassVar[float] = 0.25  # type: ignore[misc]
+    slope_bound: ClassVar[float] = 2.0
+    curvature_bound: ClassVar[float] = 0.25
 
     def value(self, z: Array) -> Array:
         return np.asarray(4.0 * np.logaddexp(0.0, -z / 2.0))

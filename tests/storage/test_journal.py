@@ -15,11 +15,10 @@ from dpadmm_mpi.types import Array
 ARRAYS = st.dictionaries(
     st.text(max_size=8), arrays.arrays(np.float64, arrays.array_shapes(min_dims=0, max_dims=3, max_side=4)), max_size=3
 )
+KINDS = st.sampled_from(["optimum", "rows", "state"])
 ENTRIES = st.lists(
-    st.tuples(st.sampled_from(["optimum", "rows", "state"]), st.integers(0, 99), st.integers(0, 999), ARRAYS, st.text(max_size=20)),
-    min_size=1,
-    max_size=5,
-)  # fmt: skip
+    st.tuples(KINDS, st.integers(0, 99), st.integers(0, 999), ARRAYS, st.text(max_size=20)), min_size=1, max_size=5
+)
 Written = list[tuple[str, int, int, dict[str, Array], str]]
 
 
