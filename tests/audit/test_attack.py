@@ -59,10 +59,10 @@ def test_attack_command(tmp_path: Path) -> None:
     assert command("attack", tmp_path / "plain.h5", "--node", 9).returncode == 2
 
 
-@pytest.mark.parametrize(("method", "trajectory"), [("ps-admm", True), ("dp-admm", True), ("star-admm", False)])
-def test_attack_is_for_the_decentralised_methods(tmp_path: Path, method: str, trajectory: bool) -> None:
-    privacy_table = {} if method == "star-admm" else {"noise_std": 1.0}
+@pytest.mark.parametrize(("method", "trajectory"), [("dp-admm", True), ("gl-admm", False)])
+def test_attack_is_not_for_curated_methods(tmp_path: Path, method: str, trajectory: bool) -> None:
+    privacy_table = {} if method == "gl-admm" else {"noise_std": 1.0}
     table = {"algorithm": {"method": method}, "privacy": privacy_table, "record": {"trajectory": trajectory}}
     result_of({"iterations": 2, "data": {"records": 60, "features": 3}} | table, tmp_path / "o.h5")
-    with pytest.raises(InputError, match=f"a run of {method}, but this is for the methods on a network: admm, "):
+    with pytest.raises(InputError, match=f"a run of {method}, but this is for methods on a network or around a server: admm, "):
         attack(tmp_path / "o.h5")

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from support import NETWORK_METHODS, PRIVATE, Raw, command, network_plan, result_of
 
-from dpadmm_mpi.audit import audit
+from dpadmm_mpi.audit import attack, audit
 from dpadmm_mpi.methods.decentralised import accounts, algorithm
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, State
 from dpadmm_mpi.methods.decentralised.audit import read_transcript
@@ -132,6 +133,25 @@ def test_a_loss_that_does_not_fit_delta_is_caught(tmp_path: Path, monkeypatch: p
     account = accounts.epsilon
     monkeypatch.setattr(accounts, "epsilon", lambda r, delta: account(r, delta) * 0.1 - 0.5)
     assert any("incompatible" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
+
+
+def test_the_audit_reads_the_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it needs is taken from one reading, so that a file that changes meanwhile is not mixed with itself."""
+    path = tmp_path / "o.h5"
+    result_of(small("r-admm", "objective", runs=3), path)
+    opened: list[str] = []
+    init = h5py.File.__init__
+
+    def noted(self: h5py.File, name: object, *arguments: Any, **options: Any) -> None:
+        if isinstance(name, str | Path):  # not a handle of a file that is open already
+            opened.append(str(name))
+        init(self, name, *arguments, **options)
+
+    monkeypatch.setattr(h5py.File, "__init__", noted)
+    for examine in (lambda: audit(path, candidates=2), lambda: attack(path)):
+        opened.clear()
+        examine()
+        assert opened == [str(path)]
 
 
 def test_audit_command(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The audit of PS-ADMM: sound runs pass, the loss is the one worked out by hand, planted faults are caught."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,11 @@ def test_loss_by_hand(tmp_path: Path) -> None:
 def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     if fault == "half the noise":
         inner = family._inner
-        monkeypatch.setattr(family, "_inner", lambda options, rho, loss, std: inner(options, rho, loss, 0.5 * std))
+
+        def quieter(options: Any, rho: float, config: Any, releases: Any) -> Any:
+            return inner(options, rho, config, replace(releases, noise_std=0.5 * releases.noise_std))
+
+        monkeypatch.setattr(family, "_inner", quieter)
     else:
 
         def reusing(seed: int, purpose: Purpose, run: int = 0, node: int = 0, iteration: int = 0) -> Generator:

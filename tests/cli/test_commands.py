@@ -1,21 +1,20 @@
 """The commands as a user types them: what they print, what they return."""
 
+import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from support import MakeConfig, WriteToml, command, result_of, sentences
+from support import PROGRAMS, TOP, MakeConfig, WriteToml, command, result_of, sentences
 
 import dpadmm_mpi
-from dpadmm_mpi.storage import experiments as configfile
-
-TOP = Path(__file__).parents[2]
+from dpadmm_mpi.storage.experiments import load
 
 
 @pytest.fixture
-def two_files(config: MakeConfig, tmp_path: Path):
+def two_files(config: MakeConfig, tmp_path: Path) -> tuple[Path, Path]:
     result_of(config("mr-admm", "objective", runs=2), tmp_path / "private.h5")
     result_of(config("admm"), tmp_path / "plain.h5")
     return tmp_path / "private.h5", tmp_path / "plain.h5"
@@ -89,14 +88,15 @@ def test_every_variant_is_checked_before_the_first_one_runs(config: MakeConfig, 
 
 
 def test_force_keeps_what_it_cannot_replace(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
-    """The configuration itself, a device, and an old result when the disk has no room for the new one."""
+    """The configuration itself, a pipe, and an old result when the disk has no room for the new one."""
     path = write_toml(config())
     itself = command("run", path, "-o", path, "--force")
     assert (itself.returncode, "the configuration itself" in itself.stderr) == (2, True)
-    assert "not an ordinary file" in command("run", path, "-o", "/dev/null", "--force").stderr
+    os.mkfifo(tmp_path / "pipe")  # not a device of the system's: a test never touches those
+    assert "not an ordinary file" in command("run", path, "-o", tmp_path / "pipe", "--force").stderr
     old = tmp_path / "old.h5"
     old.write_text("precious")
-    sabotage = TOP / "tests" / "mpi" / "sabotage.py"
+    sabotage = PROGRAMS / "sabotage.py"
     full = command("full-disk", 0, "run", path, "-o", old, "--force", program=sabotage)
     assert (full.returncode, old.read_text()) == (1, "precious")
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
@@ -131,11 +131,11 @@ def test_wheel_holds_the_quickstart(tmp_path: Path) -> None:
     subprocess.run(build, cwd=TOP, check=True, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        assert "dpadmm_mpi/report.css" in archive.namelist()
+        assert "dpadmm_mpi/reports/report.css" in archive.namelist()
         assert archive.read("dpadmm_mpi/configs/quickstart.toml") == (TOP / "configs" / "quickstart.toml").read_bytes()
 
 
 def test_the_quickstart_is_valid() -> None:
     assert "quickstart: valid" in command("check").stdout
     for path in (TOP / "configs").glob("*.toml"):
-        assert configfile.load(path).configs
+        assert load(path).configs

@@ -6,11 +6,11 @@ import h5py
 import numpy as np
 import pytest
 import tomli_w
-from support import command
+from support import Raw, command
 
 from dpadmm_mpi.storage.compare import compare
 
-VARIANTS = {
+VARIANTS: dict[str, Raw] = {
     "plain": {"algorithm": {"method": "gl-admm"}, "problem": {"regulariser": "l2"}},
     "accelerated": {"algorithm": {"method": "gl-acc-admm", "restart": True}},
     "private": {
@@ -36,7 +36,7 @@ def serial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entries = [" ".join(f"{j + 1}:{float(v)!r}" for j, v in enumerate(x) if v) for x in X]
     labels = np.where(rng.random(120) < 0.4, "+1", "-1")
     (folder / "records.svm").write_text("\n".join(f"{y} {row}" for y, row in zip(labels, entries, strict=True)))
-    raw = {
+    raw: Raw = {
         "name": "curated",
         "seed": 5,
         "runs": 2,

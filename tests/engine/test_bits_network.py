@@ -1,11 +1,12 @@
 """Serial and any number of ranks: the recorded results are identical to the last bit."""
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
-from support import NETWORK_METHODS, PERTURBATIONS, command
+from support import EDGES, NETWORK_METHODS, PERTURBATIONS, Raw, command
 
 SOURCES = ("synthetic", "npz", "libsvm")
 
@@ -17,7 +18,6 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Six nodes of unequal degrees, uneven shards, two runs, noise on; dense, sparse and synthetic records.
     """
     import tomli_w
-    from support import EDGES
 
     folder = tmp_path_factory.mktemp("everything")
     (folder / "edges.txt").write_text("".join(f"{i} {j}\n" for i, j in EDGES))
@@ -30,7 +30,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"{label:+g} " + " ".join(f"{j + 1}:{float(v)!r}" for j, v in enumerate(x) if v) for x, label in zip(X, y, strict=True)
     ]
     (folder / "records.svm").write_text("\n".join(lines))
-    common = {"records": None, "features": None, "split": "uneven", "concentration": 4.0, "train": 0.8}
+    common: Raw = {"records": None, "features": None, "split": "uneven", "concentration": 4.0, "train": 0.8}
     data = {
         "synthetic": common | {"source": "synthetic", "records": 150, "features": 7},
         "npz": common | {"source": "npz", "path": "records.npz", "split": "by-label", "concentration": None},
@@ -39,11 +39,11 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     variants = []
     for method in NETWORK_METHODS:
         for number, perturbation in enumerate(PERTURBATIONS):
-            eta = 0.7 if method in ("admm", "r-admm") else [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+            eta: Any = 0.7 if method in ("admm", "r-admm") else [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
             if method == "mr-admm" and perturbation != "dual":
                 eta = [{"first": first, "ratio": 1.05} for first in eta]
             source = SOURCES[number % len(SOURCES)]
-            table = {
+            table: Raw = {
                 "name": f"{method} {perturbation} {source}",
                 "data": {key: value for key, value in data[source].items() if value is not None},
                 "algorithm": {"method": method, "eta": eta},

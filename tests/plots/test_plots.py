@@ -4,6 +4,7 @@ import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import matplotlib
@@ -14,36 +15,36 @@ from support import MakeConfig, command, result_of, sentences
 
 import dpadmm_mpi
 from dpadmm_mpi import plots
-from dpadmm_mpi.audit.attack import attack
+from dpadmm_mpi.audit import attack, audit
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.decentralised.audit import audit
 from dpadmm_mpi.plots.style import COLOURS, MARKERS, STYLES
 from dpadmm_mpi.storage.result import Result, is_proven
+from dpadmm_mpi.types import Array
 
 
 @pytest.fixture
-def private(config: MakeConfig, tmp_path: Path):
+def private(config: MakeConfig, tmp_path: Path) -> Result:
     """Recycled steps, three runs."""
     return result_of(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
 
 
 @pytest.fixture
-def plain(config: MakeConfig, tmp_path: Path):
+def plain(config: MakeConfig, tmp_path: Path) -> Result:
     return result_of(config("admm", record={"optimum": True}), tmp_path / "plain.h5")
 
 
 @pytest.fixture
-def star(tmp_path: Path):
+def star(tmp_path: Path) -> Result:
     return dpadmm_mpi.load(star_file(tmp_path / "star.h5"))
 
 
-def changed(result, name: str, values):
+def changed(result: Result, name: str, values: Array) -> Result:
     """The result with another array, under a name of its own."""
     root = {**result.attributes["/"], "name": f"other {name}"}
     return replace(result, arrays={**result.arrays, name: values}, attributes={**result.attributes, "/": root})
 
 
-def outside(figure):
+def outside(figure: Any) -> list[str]:
     """Words that reach over the edge of the picture; numbers at the ticks are left out, since not all of them are drawn."""
     figure.draw_without_rendering()
     edge = figure.bbox
@@ -54,12 +55,12 @@ def outside(figure):
     return [text for text, box in boxes.items() if box.x0 < -1 or box.y0 < -1 or box.x1 > edge.x1 + 1 or box.y1 > edge.y1 + 1]
 
 
-def texts(axis):
+def texts(axis: Any) -> str:
     return " ".join(text.get_text() for text in axis.get_legend().get_texts())
 
 
-def band_of(axis):
-    return axis.collections[0].get_paths()[0].vertices[:, 1]
+def band_of(axis: Any) -> Array:
+    return np.asarray(axis.collections[0].get_paths()[0].vertices[:, 1])
 
 
 def test_overview_has_mean_range_and_every_account(private: Result, plain: Result) -> None:
@@ -160,7 +161,7 @@ def test_tradeoff_joins_files_of_one_method(config: MakeConfig) -> None:
     assert np.allclose(line.get_ydata(), [results[1].loss[:, -1].mean(), results[0].loss[:, -1].mean()])
 
 
-@pytest.mark.parametrize("kind", plots.KINDS)
+@pytest.mark.parametrize("kind", list(plots.plots))
 def test_every_kind_draws_one_and_many_of_both_families(
     kind: str, private: Result, plain: Result, star: Result, tmp_path: Path
 ) -> None:
@@ -251,10 +252,10 @@ def test_no_words_are_cut_off_at_the_edge(kind: str, private: Result, plain: Res
 
 
 def test_a_long_legend_leaves_the_panels_their_size(private: Result) -> None:
-    def height(count):
+    def height(count: int) -> float:
         figure = plots.figure([private] * count, "loss")
         figure.draw_without_rendering()
-        return figure.axes[0].get_window_extent().height
+        return float(figure.axes[0].get_window_extent().height)
 
     assert height(30) == pytest.approx(height(2), rel=0.1)
 
@@ -418,5 +419,5 @@ def test_refusals_are_one_sentence(private: Result, tmp_path: Path) -> None:
 
 def test_help_names_every_kind() -> None:
     text = command("plot", "--help").stdout
-    for kind in plots.KINDS:
+    for kind in plots.plots:
         assert kind in text

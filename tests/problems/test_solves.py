@@ -57,7 +57,7 @@ def test_the_argmin_is_exact(rng: Generator, shape: str, loss: Loss) -> None:
     d = X.shape[1]
     problems = LocalProblems([NodeProblem(X.copy(), loss, C, RIDGE)])
     for size, quadratic, far in ((0.0, 0.5, 0.0), (1.0, 3.0, 1.0), (10.0, 0.0, 1.0), (1.0, 0.1, 30.0)):
-        linear = size * rng.standard_normal(d)
+        linear = size * rng.standard_normal((1, d))[0]
         found, residuals = problems.argmins(linear[None, None], np.array([quadratic]), far * rng.standard_normal((1, 1, d)))
         assert residuals[0, 0] <= TOLERANCE
         assert relative_gradient(X, loss, found[0, 0], linear, RIDGE + quadratic) <= 2 * TOLERANCE

@@ -3,19 +3,20 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support import MakeConfig, command, result_of
+from support import TOP, MakeConfig, command, result_of
 
-TEXT = (Path(__file__).parents[2] / "docs" / "analysis.md").read_text()
+TEXT = (TOP / "docs" / "analysis.md").read_text()
 
 
-def blocks(language):
+def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
-def folder(config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def folder(config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With small files of the names that the page uses."""
     result_of(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
     result_of(config("mr-admm"), tmp_path / "plain.h5")
@@ -35,7 +36,7 @@ def test_commands(folder: Path) -> None:
 
 def test_python(folder: Path) -> None:
     """One after the other, as in a notebook."""
-    names = {}
+    names: dict[str, Any] = {}
     for block in blocks("python"):
         exec(block, names)
     assert names["frame"].shape[0] == 3 * 7

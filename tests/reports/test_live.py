@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,25 +10,27 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from support import RESTARTS, MakeConfig, WriteToml, command, result_of, sentences
+from support import RESTARTS, MakeConfig, WriteToml, command, dpadmm, popen, result_of, sentences
 
 import dpadmm_mpi
+from dpadmm_mpi.engine.simulation import Simulation
 from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.reports.live import look, sparkline
 from dpadmm_mpi.storage.checkpoint import Restart, restart_folder
+from dpadmm_mpi.storage.recorder import Recorder
 
 ROWS = 9  # recorded of the second run when it was interrupted
 
 
 @pytest.fixture
-def finished(config: MakeConfig, tmp_path: Path):
+def finished(config: MakeConfig, tmp_path: Path) -> Path:
     path = tmp_path / "run.h5"
     result_of(config("r-admm", "objective", iterations=20, runs=3), path)
     return path
 
 
 @pytest.fixture
-def unfinished(finished: Path):
+def unfinished(finished: Path) -> Path:
     """The file as a kill after iteration 8 of the second run leaves it, changed just now."""
     with h5py.File(finished, "r+") as file:
         file.attrs["complete"] = False
@@ -41,7 +42,7 @@ def unfinished(finished: Path):
     return finished
 
 
-def grow_old(path: Path, seconds) -> None:
+def grow_old(path: Path, seconds: float) -> None:
     now = time.time()
     os.utime(path, (now - seconds, now - seconds))
 
@@ -92,7 +93,9 @@ def test_of_a_file_that_is_extended_the_group_under_way_is_shown(unfinished: Pat
         ("dp-admm", ("paper's epsilon (delta ", "sound epsilon (delta ")),
     ],
 )
-def test_every_family_can_be_watched(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, name: str, titles) -> None:
+def test_every_family_can_be_watched(
+    config: MakeConfig, write_toml: WriteToml, tmp_path: Path, name: str, titles: tuple[str, str]
+) -> None:
     """Each has accounts of its own; the values shown are those in the file."""
     raw, out = RESTARTS[name](config), tmp_path / "out.h5"
     result = result_of(raw, out)
@@ -172,15 +175,13 @@ def test_on_this_host_the_lock_says_whether_a_run_is_alive(unfinished: Path) -> 
 def test_a_failure_is_shown_with_its_sentence_until_the_run_goes_on(
     config: MakeConfig, write_toml: WriteToml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpadmm_mpi.engine.loop import Simulation
-
     raw, out = config(iterations=20), tmp_path / "out.h5"
     iterate = Simulation._iterate
 
-    def fail(self, state, t: int, run: int):
+    def fail(self: Simulation[Any], state: Any, t: int, runs: range) -> Any:
         if t == 5:
             raise RunError("planted")
-        return iterate(self, state, t, run)
+        return iterate(self, state, t, runs)
 
     monkeypatch.setattr(Simulation, "_iterate", fail)
     with pytest.raises(RunError, match="planted"):
@@ -195,9 +196,6 @@ def test_a_failure_is_shown_with_its_sentence_until_the_run_goes_on(
 def test_an_error_of_closing_does_not_hide_the_first(
     config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpadmm_mpi.engine.loop import Simulation
-    from dpadmm_mpi.storage.recorder import Recorder
-
     def fail(*_: Any) -> None:
         raise RunError("the first")
 
@@ -262,6 +260,7 @@ def test_watching_once_shows_the_run_and_leaves_no_trace(unfinished: Path) -> No
 
 def test_watching_ends_when_all_runs_of_a_folder_are_complete(unfinished: Path) -> None:
     process = watching(unfinished.parent)
+    assert process.stdout is not None
     assert "running" in process.stdout.readline()
     with h5py.File(unfinished, "r+", locking=False) as file:
         file.attrs["complete"] = True
@@ -272,6 +271,7 @@ def test_watching_ends_when_all_runs_of_a_folder_are_complete(unfinished: Path) 
 
 def test_control_c_ends_the_watching_quietly(unfinished: Path) -> None:
     process = watching(unfinished)
+    assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30)[1] == ""
@@ -288,9 +288,8 @@ def test_watching_ends_when_nothing_runs_any_more(unfinished: Path) -> None:
     assert "stopped on 1 rank, no change for 1:00:0" in process.stdout
 
 
-def watching(path: Path):
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-m", "dpadmm_mpi", "watch", str(path)], **pipes)
+def watching(path: Path) -> "subprocess.Popen[str]":
+    return popen(dpadmm("watch", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 @pytest.mark.parametrize("content", [None, b"half a file"])

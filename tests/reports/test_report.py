@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import h5py
 import numpy as np
 import pytest
 from handmade import star_file
 from matplotlib.image import imread
-from support import MakeConfig, command, sentences
+from support import MakeConfig, command, result_of, sentences
 
 import dpadmm_mpi
 from dpadmm_mpi.plots.style import COLOURS
@@ -28,46 +28,55 @@ VOID = {"meta", "br", "hr", "img", "link", "input"}
 EVIL = '<b>bold</b> & "quoted" <script>alert(1)</script>'
 
 
+Attributes: TypeAlias = list[tuple[str, str | None]]
+
+
 class Page(HTMLParser):
     """Headings, ids, words and addresses of a page; complains about tags that are not closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.open, self.tags, self.ids, self.addresses, self.headings, self.words, self.cells = [], [], [], [], [], [], []
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str | None] = []
+        self.addresses: list[str] = []
+        self.headings: list[str] = []
+        self.words: list[str] = []
+        self.cells: list[str] = []
         self.feed(text)
         self.close()
         assert self.open == []
 
-    def handle_starttag(self, tag, attributes) -> None:
+    def handle_starttag(self, tag: str, attributes: Attributes) -> None:
         self.tags.append(tag)
         if tag not in VOID:
             self.open.append(tag)
         self._note(attributes)
 
-    def handle_startendtag(self, tag, attributes) -> None:
+    def handle_startendtag(self, tag: str, attributes: Attributes) -> None:
         self.tags.append(tag)
         self._note(attributes)
 
-    def handle_endtag(self, tag) -> None:
+    def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
-    def handle_data(self, data) -> None:
+    def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] in ("h1", "h2", "h3"):
             self.headings.append(data)
         if self.open and self.open[-1] == "td":
             self.cells.append(data)
         self.words.append(data)
 
-    def _note(self, attributes) -> None:
+    def _note(self, attributes: Attributes) -> None:
         for name, value in attributes:
             if name == "id":
                 self.ids.append(value)
             elif name in ("href", "src", "xlink:href", "action", "srcset", "data", "poster"):
-                self.addresses.append(value)
+                self.addresses.append(str(value))
 
 
 @pytest.fixture
-def results(config: MakeConfig, tmp_path: Path):
+def results(config: MakeConfig, tmp_path: Path) -> list[Result]:
     private = result_of(config("mr-admm", "objective", runs=2) | {"name": EVIL}, tmp_path / "private.h5")
     plain = result_of(config("admm"), tmp_path / "plain.h5")
     return [private, plain, dpadmm_mpi.load(star_file(tmp_path / "star.h5"))]
@@ -127,7 +136,9 @@ def test_files_of_all_families_on_one_page(results: list[Result]) -> None:
 def test_a_file_has_one_colour_on_the_whole_page(results: list[Result]) -> None:
     """Also in a figure that only some of the files are in."""
     text = page(results)
-    gap = re.search(r"<figure>(?:(?!</figure>).)*Objective above that of the optimum\. 2 of 3", text, re.DOTALL)[0]
+    found = re.search(r"<figure>(?:(?!</figure>).)*Objective above that of the optimum\. 2 of 3", text, re.DOTALL)
+    assert found is not None
+    gap = found[0]
     assert COLOURS[2].lower() in gap
     assert COLOURS[0].lower() not in gap
 
@@ -178,7 +189,7 @@ def test_report_command(results: list[Result], tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def browser(tmp_path: Path):
+def browser(tmp_path: Path) -> Callable[..., str]:
     """browser(*options): what chromium says on standard output. It finds no host, whatever it looks for."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
@@ -192,14 +203,14 @@ def browser(tmp_path: Path):
         "--host-resolver-rules=MAP * ~NOTFOUND",
     ]
 
-    def run(*options: Any):
+    def run(*options: object) -> str:
         start = [program, *quiet, f"--user-data-dir={tmp_path / 'profile'}", *map(str, options)]
         return subprocess.run(start, capture_output=True, text=True, timeout=120, check=True).stdout
 
     return run
 
 
-def asked_for(log):
+def asked_for(log: Path) -> list[str]:
     """Addresses that the page itself asked for over the network; requests of the browser's own have no origin."""
     events = [event.get("params", {}) for event in json.loads(log.read_text())["events"]]
     return [event["url"] for event in events if event.get("initiator", "not an origin") != "not an origin"]

@@ -14,14 +14,14 @@ import dpadmm_mpi
 
 
 @pytest.fixture
-def file(config: MakeConfig, tmp_path: Path):
+def file(config: MakeConfig, tmp_path: Path) -> Path:
     path = tmp_path / "out.h5"
     result_of(config("mr-admm", "objective", runs=3, iterations=5), path)
     return path
 
 
 @pytest.fixture
-def shown(file: Path, config: MakeConfig, tmp_path: Path):
+def shown(file: Path, config: MakeConfig, tmp_path: Path) -> list[Path]:
     """Three files: private with three runs, without noise and with one run, of the star family; with difficult names."""
     result_of(config("admm") | {"name": 'a,b "50%" & $_x^2_$ \\ {#~}'}, tmp_path / "plain.h5")
     return [file, tmp_path / "plain.h5", star_file(tmp_path / "star.h5")]
@@ -96,7 +96,7 @@ def test_show_latex(shown: list[Path]) -> None:
     rows = [line for line in lines if line.endswith(r" \\")]
     assert len(rows) == 4
     assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1
-    columns = re.search(r"tabular\}\{(\w+)\}", "\n".join(lines))[1]
+    (columns,) = re.findall(r"tabular\}\{(\w+)\}", "\n".join(lines))
     assert len(columns) == len(re.findall(r"(?<!\\)&", rows[0])) + 1
     name = r'a,b "50\%" \& \$\_x\textasciicircum{}2\_\$ \textbackslash{} \{\#\textasciitilde{}\}'
     assert rows[2].startswith(name + " & complete")

@@ -11,8 +11,11 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from support import Process, as_from_a_terminal, popen
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol")
 CPUS = 8  # promised to Slurm, whatever the machine has
@@ -49,7 +52,7 @@ PartitionName=short Nodes=one Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def missing():
+def missing() -> str | None:
     """Why there cannot be a cluster on this machine; None if there can."""
     absent = [program for program in PROGRAMS if _find(program) is None]
     if absent:
@@ -64,9 +67,9 @@ class Cluster:
         # Nothing of another Slurm that these tests may be running under.
         outside = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
         self.environment = outside | {"SLURM_CONF": str(self.folder / "slurm.conf")}
-        self._daemons = []
+        self._daemons: list[subprocess.Popen[str]] = []
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         try:
             self._start()
         except BaseException:
@@ -74,7 +77,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(self, *_exception: Any) -> None:
+    def __exit__(self, *_exception: object) -> None:
         try:
             if len(self._daemons) == 3 and all(daemon.poll() is None for daemon in self._daemons):
                 self._end_jobs()
@@ -88,17 +91,18 @@ class Cluster:
                     daemon.wait()
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def run(self, *arguments: Any, **options: Any):
+    def run(self, *arguments: object, **options: Any) -> Process:
         """One of Slurm's commands, or another program, in the cluster's environment."""
-        options = {"env": self.environment, "capture_output": True, "text": True, "timeout": SECONDS, "check": False} | options
-        return subprocess.run(list(map(str, arguments)), **options)
+        settings: dict[str, Any] = {"env": self.environment, "timeout": SECONDS, "check": False} | options
+        words = list(map(str, arguments))
+        return subprocess.run(words, capture_output=True, text=True, preexec_fn=as_from_a_terminal, **settings)
 
-    def job(self, identity):
+    def job(self, identity: str) -> dict[str, str]:
         """The fields of `scontrol show job`, by name."""
         line = self.run("scontrol", "show", "job", "--oneliner", identity).stdout
         return dict(field.split("=", 1) for field in line.split() if "=" in field)
 
-    def logs(self):
+    def logs(self) -> str:
         """For the message of a test that failed."""
         return "\n".join(f"{path}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
 
@@ -121,13 +125,13 @@ class Cluster:
         self._daemon("slurmd", "-D", "-N", "one")
         self._until(lambda: self.run("sinfo", "--noheader", "--format=%T").stdout.strip() == "idle")
 
-    def _daemon(self, program, *arguments: Any) -> None:
+    def _daemon(self, program: str, *arguments: str) -> None:
         # setpriv: whoever ends the tests, and however, ends the daemons too.
         command = ["setpriv", "--pdeathsig", "TERM", _find(program), *arguments]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self._daemons.append(subprocess.Popen(command, env=self.environment, start_new_session=True, **quiet))
+        self._daemons.append(popen(command, env=self.environment, start_new_session=True, **quiet))
 
-    def _until(self, condition) -> None:
+    def _until(self, condition: Callable[[], bool]) -> None:
         limit = time.monotonic() + SECONDS
         while not condition():
             if time.monotonic() > limit or any(daemon.poll() is not None for daemon in self._daemons):
@@ -143,11 +147,11 @@ class Cluster:
             time.sleep(0.2)
 
 
-def _find(program):
+def _find(program: str) -> str | None:
     return shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
 
 
-def _free_ports(count):
+def _free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
         for s in sockets:

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ SECONDS = 150  # for all jobs of a test to end
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster() -> Iterator[Cluster]:
     if reason := missing():
         if os.environ.get("DPADMM_REQUIRE_SLURM") == "1":
             pytest.fail(f"DPADMM_REQUIRE_SLURM is set, but {reason}")
@@ -26,11 +27,11 @@ def cluster():
         yield private
 
 
-def dpadmm(cluster: Cluster, *arguments: Any, **options: Any):
+def dpadmm(cluster: Cluster, *arguments: object, **options: Any) -> Process:
     return cluster.run(PROGRAMS / "dpadmm", *arguments, **options)
 
 
-def number(process: Process):
+def number(process: Process) -> str:
     """The job's, from "Submitted batch job 7"."""
     assert process.returncode == 0, process.stderr
     return process.stdout.split()[-1]
@@ -43,7 +44,7 @@ def wait_for_all(cluster: Cluster) -> None:
         time.sleep(0.5)
 
 
-def outputs(folder: Path):
+def outputs(folder: Path) -> str:
     return "\n".join(path.read_text() for path in folder.glob("*.out"))
 
 

@@ -1,6 +1,7 @@
 """The HDF5 file: layout, self-description, xarray, pandas, tables, and files that are none."""
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -11,6 +12,8 @@ from support import MakeConfig, result_of
 import dpadmm_mpi
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods import parse
+from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, State
+from dpadmm_mpi.storage import recorder
 from dpadmm_mpi.storage.result import accounts, is_proven
 
 
@@ -157,16 +160,14 @@ def test_rows_reach_the_disk_before_the_mark_of_completion(
     config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flush at the latest every `checkpoint` iterations, also when not every iteration has a row; complete comes last."""
-    from dpadmm_mpi.storage import recorder
-
-    events = []
+    events: list[int | str] = []
     flush, set_attribute = h5py.File.flush, h5py.AttributeManager.modify
 
-    def noted_flush(self):
+    def noted_flush(self: h5py.File) -> Any:
         events.append(int(np.isfinite(self["loss"][0]).sum()) if "loss" in self else -1)
         return flush(self)
 
-    def noted_attribute(self, name: str, value):
+    def noted_attribute(self: h5py.AttributeManager, name: str, value: Any) -> Any:
         if name == "complete" and value:
             events.append("complete")
         return set_attribute(self, name, value)
@@ -176,7 +177,7 @@ def test_rows_reach_the_disk_before_the_mark_of_completion(
     monkeypatch.setattr(recorder, "FLUSH_SECONDS", 1e9)
     result_of(config(iterations=20, record={"every": 3, "checkpoint": 7, "trajectory": False}), tmp_path / "o.h5")
 
-    def rows():
+    def rows() -> list[int]:
         """Rows in the file at each flush, without those of the set-up."""
         return [event for event in events if isinstance(event, int) and event > 0]
 
@@ -207,16 +208,14 @@ def test_what_was_recorded_before_a_failure_is_kept(
     config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All iterations before the one that fails, the last of them too."""
-    from dpadmm_mpi.methods.decentralised.algorithm import Decentralised
+    work = NetworkNodes.work
 
-    work = Decentralised.work
-
-    def fail(self, state, t: int, runs: int, phase):
+    def fail(self: NetworkNodes, state: State, t: int, runs: range, phase: int) -> State:
         if t == 7:
             raise dpadmm_mpi.RunError("planted")
         return work(self, state, t, runs, phase)
 
-    monkeypatch.setattr(Decentralised, "work", fail)
+    monkeypatch.setattr(NetworkNodes, "work", fail)
     with pytest.raises(dpadmm_mpi.RunError, match="planted"):
         result_of(config("admm", iterations=20), tmp_path / "out.h5")
     loss = dpadmm_mpi.load(tmp_path / "out.h5")["loss"][0]

@@ -20,6 +20,7 @@ from support import (
 )
 
 from dpadmm_mpi import InputError, RunError
+from dpadmm_mpi.methods.base import Assumptions
 from dpadmm_mpi.rng import Purpose, generator
 
 
@@ -174,18 +175,18 @@ def test_what_is_not_private_is_said() -> None:
     printed, _ = curated_plan(curated_config("dp-admm", algorithm={"u0": "as-printed"}))
     assert all(np.isinf(a.node_values).all() for a in printed.accounts)
     assert any("not private" in note for note in printed.notes)
-    assert any(line.startswith("FAILS  privacy") for line in printed.conditions(1.0, 0.1, 0.05))
+    assert any(line.startswith("FAILS  privacy") for line in printed.conditions(Assumptions()))
     estimated, _ = curated_plan(curated_config("dp-admm", problem={"map": "graphical-lasso", "sparsity": 0.1}))
     assert any("estimated from the records" in note for note in estimated.notes)
     assert all("estimated from the records" in a.theorem for a in estimated.accounts)
-    assert any(line.startswith("FAILS  privacy: A") for line in estimated.conditions(1.0, 0.1, 0.05))
+    assert any(line.startswith("FAILS  privacy: A") for line in estimated.conditions(Assumptions()))
     assert [a.proven for a in printed.accounts] == [True, True]  # at most inf is true
     assert [a.proven for a in estimated.accounts] == [False, False]
     given, _ = curated_plan(curated_config("dp-admm"))
     assert [a.proven for a in given.accounts] == [True, True]
     assert "everybody but the curator, who sees the exact gradients" in given.privacy_in_words
     assert given.notes == ()
-    assert not any(line.startswith("FAILS") for line in given.conditions(1.0, 0.1, 0.05))
+    assert not any(line.startswith("FAILS") for line in given.conditions(Assumptions()))
 
 
 def test_steps_found_and_refused() -> None:

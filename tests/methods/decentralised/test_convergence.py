@@ -56,18 +56,19 @@ def test_recycling_margins_by_hand() -> None:
     assert found == pytest.approx((third, fourth), abs=1e-12)
     # Hence the smallest gamma: eta s = 4 eta^2 + 2 M^2, if (iii) asks for less.
     needed = max((4 * eta**2 + 2 * M**2) / eta, 2 * M**2 / (3 * eta) - eta) - 4 * eta
-    assert smallest_gamma(TRIANGLE, [np.full(3, eta)], np.full(3, M), fixed=True) == pytest.approx(needed, rel=2e-3)
+    penalties = [(np.full(3, eta), np.full(3, eta))]
+    assert smallest_gamma(TRIANGLE, penalties, np.full(3, M), fixed=True) == pytest.approx(needed, rel=2e-3)
 
 
 def test_no_gamma_on_bipartite_graphs() -> None:
     """SPEC 8.8: D + A is singular, so (ii) and (iv) cannot hold."""
     for network, n in ((PAIR, 2), (PATH, 3)):
-        assert smallest_gamma(network, [np.ones(n)], np.ones(n), fixed=True) is None
-        assert recycling_holds(network, [np.ones(n)], 1e9, np.ones(n), fixed=False)[1] <= 1e-6
+        assert smallest_gamma(network, [(np.ones(n), np.ones(n))], np.ones(n), fixed=True) is None
+        assert recycling_holds(network, [(np.ones(n), np.ones(n))], 1e9, np.ones(n), fixed=False)[1] <= 1e-6
 
 
 def test_free_constants_never_do_worse() -> None:
-    etas = [np.full(3, 0.5), np.full(3, 0.6)]
+    etas = [(np.full(3, 0.5), np.full(3, 0.6))]
     fixed = recycling_holds(TRIANGLE, etas, 5.0, np.ones(3), fixed=True)
     free = recycling_holds(TRIANGLE, etas, 5.0, np.ones(3), fixed=False)
     assert min(free) >= min(fixed)
