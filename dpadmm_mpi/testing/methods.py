@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpadmm_mpi.config.files import read_table
-from dpadmm_mpi.config.options import Options, fields_of
+from dpadmm_mpi.config.options import Choice, Options, fields_of
 from dpadmm_mpi.engine.loop import Manner, Silent, execute
 from dpadmm_mpi.engine.row_gather import by_place
 from dpadmm_mpi.engine.simulation import Simulation
@@ -253,7 +253,9 @@ class _EarlyStop(Stopper):
 
 
 def _known(cls: type[Options], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {f.name: values[f.name] for f in fields_of(cls) if f.name in values}
+    """The values of keys that a class has; of a choice, where it is one of them."""
+    taken = [f for f in fields_of(cls) if f.name in values]
+    return {f.name: values[f.name] for f in taken if not isinstance(f.role, Choice) or values[f.name] in f.role.registry}
 
 
 def _kinds(cls: type[Method]) -> Iterator[Kind]:

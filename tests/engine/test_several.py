@@ -178,4 +178,4 @@ def test_recycling_methods_count_half() -> None:
     """[R] Fig. 5: the curves of 50 data steps come before those of 25, which even out what is left at the end."""
     jobs = targets(load_experiment(FIGURE), Path("out"))
     steps = {"admm": 50, "m-admm": 50, "r-admm": 25, "mr-admm": 25}
-    assert [_work(job) for job in jobs] == [10 * steps[job.config.method_name] for job in jobs]
+    assert [_work(job) for job in jobs] == [job.config.runs * steps[job.config.method_name] for job in jobs]

@@ -65,7 +65,7 @@ def _sound_totals(r: CuratedReleases, delta: float, last: bool = False) -> Array
         total = (curves @ np.bincount(which, minlength=len(sizes)))[:, None]
     else:
         total = np.concatenate([np.zeros((len(curves), 1)), np.cumsum(curves[:, which], axis=1)], axis=1)
-    return gaussian_noise.epsilon(total, np.ones(total.shape[1]), delta)
+    return gaussian_noise.converted(total.T, delta)
 
 
 def _sound_curve(r: CuratedReleases) -> Array:

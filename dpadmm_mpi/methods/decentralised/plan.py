@@ -16,8 +16,10 @@ from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Settings, State
 from dpadmm_mpi.methods.decentralised.convergence import Network
+from dpadmm_mpi.methods.decentralised.curvature import curvature_of
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
-from dpadmm_mpi.methods.decentralised.theory import LARGEST_NETWORK, Theorems, curvature_of, sample_sizes
+from dpadmm_mpi.methods.decentralised.theory import LARGEST_NETWORK, Theorems, sample_sizes
+from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.noises import Noise
@@ -160,11 +162,20 @@ class NetworkPlan(Plan[State]):
     def measures(self, problems: Sequence[NodeProblem]) -> NetworkMeasures:
         return NetworkMeasures(self.features, self.sizes, self.extra_metrics, problems, self._z_norm())
 
-    def _z_norm(self) -> ZNorm | None:
+    @property
+    def layout(self) -> Layout:
+        made = super().layout
+        return made if self._has_z_norm else {name: quantity for name, quantity in made.items() if name != "z_distance"}
+
+    @property
+    def _has_z_norm(self) -> bool:
         """Only where the optimum was asked for, all nodes have one penalty, and matrices over the nodes are small."""
         r = self.releases
         common = schedules.is_common(r.eta) and schedules.is_common(r.theta)
-        if not self.config.record.optimum or not common or not 1 < self.nodes <= LARGEST_NETWORK:
+        return self.config.record.optimum and common and 1 < self.nodes <= LARGEST_NETWORK
+
+    def _z_norm(self) -> ZNorm | None:
+        if not self._has_z_norm:
             return None
         network = Network.of(self.topology.neighbours)
         return ZNorm(network.laplacian, network.signless, self.settings.eta[:, 0], self.settings.theta[:, 0])

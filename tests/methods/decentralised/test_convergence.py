@@ -105,8 +105,11 @@ def test_check_says_it_in_words(write_toml: WriteToml, config: MakeConfig) -> No
     )
     assert "holds  convergence: (iii), (iv)" in kept
     m_admm = check(write_toml, config, method="m-admm", perturbation="penalty")
-    assert "holds  convergence: eta(t+1) >= eta(t) >= theta > 0 ([M] Theorem 3.1), margin 0" in m_admm
-    assert "([M] (23), best mu =" in m_admm
+    theorem = "eta(t+1) >= eta(t) >= theta > 0, bounded, theta the same for all ([M] Theorem 3.1), margin 0"
+    assert f"holds  convergence: {theorem}" in m_admm
+    assert "no rate is proven" in m_admm
+    equal = check(write_toml, config, "algorithm.eta=0.7", method="m-admm", perturbation="penalty")
+    assert "([M] (23), best mu =" in equal
     assert "w * " in m_admm
     unequal = check(write_toml, config, method="mr-admm", perturbation="objective")
     assert "FAILS  optimum: one dual step for all nodes" in unequal

@@ -124,7 +124,7 @@ def test_the_distance_of_primals_and_duals_never_grows_with_one_penalty_for_all(
         grown = np.diff(z)[np.diff(eta_t, prepend=eta_t[0]) == 0.0]
         assert (grown <= 1e-9 * z[0]).all()
         steps += len(grown)
-        assert z[-1] < 1e-3 * z[0]
+        assert z[-1] < 1e-2 * z[0]
     assert steps > 1000
 
 
