@@ -1,6 +1,7 @@
 """Fixtures of all tests."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
+from hypothesis import settings
+from hypothesis.configuration import set_hypothesis_home_dir
 from support import EDGES, MakeConfig, Raw, WriteToml, command
+
+# The same examples in every run, whatever the machine has to do besides; and no folder among the sources.
+settings.register_profile("tests", derandomize=True, database=None, deadline=None)
+settings.load_profile("tests")
+set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "dpadmm-hypothesis")
 
 
 @pytest.fixture(scope="session", autouse=True)

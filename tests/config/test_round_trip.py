@@ -131,7 +131,7 @@ def configurations(draw: st.DrawFn) -> Raw:
     return raw | draw(network_methods() | hub_methods()) | {"data": draw(data()), "record": draw(RECORD)}
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(configurations())
 def test_parse_write_parse(raw: Raw) -> None:
     """The same configuration, text and fingerprint; and what was said is what it holds."""

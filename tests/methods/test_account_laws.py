@@ -43,7 +43,7 @@ def networks(draw: st.DrawFn) -> NetworkReleases:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(networks(), DELTA)
 def test_networks(releases: NetworkReleases, delta: float) -> None:
     totals = ledger(releases, delta)
@@ -58,7 +58,7 @@ def test_networks(releases: NetworkReleases, delta: float) -> None:
     assert (epsilon <= tight * (1.0 + 1e-9)).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15)
 @given(networks(), st.floats(1.0, 3.0))
 def test_more_noise_and_more_records_cost_less(releases: NetworkReleases, factor: float) -> None:
     before = ledger(releases)
@@ -68,7 +68,7 @@ def test_more_noise_and_more_records_cost_less(releases: NetworkReleases, factor
             assert (account.node_values[finite] <= before[name].node_values[finite] * (1.0 + 1e-6)).all(), name
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 6), st.integers(1, 100_000), st.floats(1e-6, 1e3), st.floats(0.1, 4.0), DELTA)
 def test_curators(iterations: int, records: int, noise_std: float, c: float, delta: float) -> None:
     releases = CuratedReleases(iterations=iterations, features=5, noise_std=noise_std, records=records, shards=2, c=c)
@@ -77,7 +77,7 @@ def test_curators(iterations: int, records: int, noise_std: float, c: float, del
         assert (np.diff(account.node_values, axis=0) >= 0.0).all(), name
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(1, 3), st.lists(st.integers(1, 5000), min_size=1, max_size=2), st.floats(0.1, 100.0), DELTA)
 def test_providers(iterations: int, sizes: list[int], noise_std: float, delta: float) -> None:
     releases = StarReleases(

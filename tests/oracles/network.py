@@ -68,10 +68,10 @@ def centralised_optimum(nodes: Sequence[Node], d: int) -> Array:
     """argmin of sum_i O_i, by a trust-region method and a few exact Newton steps."""
 
     def gradient(f: Array) -> Array:
-        return np.sum([node.gradient(f) for node in nodes], axis=0)
+        return np.asarray(np.sum([node.gradient(f) for node in nodes], axis=0))
 
     def hessian(f: Array) -> Array:
-        return np.sum([node.hessian(f) for node in nodes], axis=0)
+        return np.asarray(np.sum([node.hessian(f) for node in nodes], axis=0))
 
     result = minimize(
         lambda f: sum(node.objective(f) for node in nodes),

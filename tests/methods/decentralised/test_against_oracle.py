@@ -51,7 +51,8 @@ def schedule(raw: Raw, key: str) -> Callable[[int, int], float]:
 
 
 def one_noise(seed: int, run: int, node: int, t: int, alpha: float, features: int) -> Array:
-    return draw(Gamma(alpha=alpha), seed, range(run, run + 1), np.array([node]), t, np.array([alpha]), features)[0, 0]
+    drawn = draw(Gamma(alpha=alpha), seed, range(run, run + 1), np.array([node]), t, np.array([alpha]), features)
+    return np.asarray(drawn[0, 0])
 
 
 @pytest.mark.parametrize("problem", [{}, {"loss": "huber", "width": 0.3}], ids=["logistic", "huber"])
