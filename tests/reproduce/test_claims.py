@@ -5,12 +5,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from made_up import ends
+from reproduce.made_up import ends
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.reproduce.claim_files import read_claims
 from dpadmm_mpi.reproduce.claims import Claim, judge, verdict_of
 from dpadmm_mpi.reproduce.intervals import Outcome
+from dpadmm_mpi.reproduce.predicates import Within
 
 RESULTS = {
     "one": ends(1.0, 1.01, 0.99, 1.0, bound=1.0),
@@ -72,7 +73,7 @@ def test_a_predicate_decides(test: dict[str, Any], expected: str) -> None:
 
 
 def test_the_weaker_statement_decides_on_the_direction() -> None:
-    strong = {"is": "rising", "order": ["one", "three", "two"]}
+    strong: dict[str, Any] = {"is": "rising", "order": ["one", "three", "two"]}
     assert verdict(**strong, weaker=below("one", "two")) == "direction only"
     assert verdict(**strong, weaker=below("two", "one")) == "not reproduced"
     assert verdict(**strong, weaker=below("one", "wild")) == "not reproduced"
@@ -106,8 +107,10 @@ def test_a_file_makes_claims_of_all_words(tmp_path: Path) -> None:
     )
     claims = read_claims(path)
     assert [claim.says for claim in claims] == ["1 on u", "1 on v", "2 on u", "2 on v"]
-    assert claims[2].test.names == ["x, 2", ["y", "u"]]
-    assert claims[2].test.at_most == 2.0
+    test = claims[2].test
+    assert isinstance(test, Within)
+    assert test.names == ["x, 2", ["y", "u"]]
+    assert test.at_most == 2.0
     listed = path.read_text().partition("each.a")[0] + 'each = [{ a = "1", d = "u" }, { a = "2", d = "v" }]\n'
     path.write_text(listed)
     assert [claim.says for claim in read_claims(path)] == ["1 on u", "2 on v"]

@@ -34,11 +34,11 @@ def test_pairing_takes_out_what_the_runs_share() -> None:
 def test_one_run_decides_nothing_and_an_account_decides_exactly() -> None:
     assert interval(np.array([5.0])).above() is OPEN
     assert interval(np.array([5.0, np.nan])).above() is OPEN
-    exact = contrast(np.float64(2.0), np.float64(1.0))
+    exact = contrast(np.array(2.0), np.array(1.0))
     assert (exact.low, exact.high, exact.runs) == (1.0, 1.0, 0)
     assert exact.above() is YES
-    assert contrast(np.float64(1.0), np.float64(2.0)).above() is NO
-    assert contrast(np.float64(2.0), np.float64(2.0001)).above() is OPEN  # calibrated to be the same
+    assert contrast(np.array(1.0), np.array(2.0)).above() is NO
+    assert contrast(np.array(2.0), np.array(2.0001)).above() is OPEN  # calibrated to be the same
 
 
 def test_different_numbers_of_runs_are_no_pairs() -> None:

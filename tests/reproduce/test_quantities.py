@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_up import ends, runs
+from reproduce.made_up import ends, runs
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.reproduce.quantities import QUANTITIES, values

@@ -4,13 +4,15 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from made_up import ends
-from support import MakeConfig, WriteToml, command
+from reproduce.made_up import ends
+from support import MakeConfig, Raw, WriteToml, command
 
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.methods import Config
 from dpadmm_mpi.reproduce import making, page, running
 from dpadmm_mpi.reproduce.catalogue import CATALOGUE
 from dpadmm_mpi.reproduce.claim_files import read_claims
@@ -27,8 +29,8 @@ ABC = {"a": A, "b": B, "c": C}
 def test_every_figure_names_variants_of_its_configuration() -> None:
     """Claims and panels look variants up by name: a misspelt one would only be found after hours."""
 
-    class Recorder(dict):
-        def __missing__(self, name: str) -> None:
+    class Recorder(dict[str, Result]):
+        def __missing__(self, name: str) -> Result:
             raise AssertionError(f"{name} is no variant")
 
     for figure in CATALOGUE.values():
@@ -44,10 +46,10 @@ def test_every_figure_names_variants_of_its_configuration() -> None:
             assert all(panel.axes)
 
 
-def _everything():
+def _everything() -> Result:
     names = ("loss", "test_error", "consensus_error", "distance_to_optimum", "objective", "objective_gap")
     accounts = ("bound", "tight", "epsilon", "epsilon_paper", "epsilon_sound")
-    arrays = {name: np.ones((2, 15)) for name in names} | {f"privacy/{name}": np.ones(15) for name in accounts}
+    arrays: dict[str, Any] = {name: np.ones((2, 15)) for name in names} | {f"privacy/{name}": np.ones(15) for name in accounts}
     arrays |= dict.fromkeys(("kkt_residual", "timing/compute_seconds"), np.ones((2, 15, 1)))
     return Result("memory", arrays | {"iteration": np.arange(15), "run": np.arange(2)}, {}, {"/": {}})
 
@@ -69,12 +71,12 @@ def test_lines_have_mean_and_range_and_the_table_repeats_them(tmp_path: Path) ->
     assert [row["curve"] for row in rows] == ["A", "A", "A", "A", "B"]
 
 
-def _claim(says: str, low: str, high: str):
+def _claim(says: str, low: str, high: str) -> Raw:
     return {"kind": "ours", "says": says, "test": {"is": "below", "low": [low], "high": [high]}}
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: MakeConfig, write_toml: WriteToml):
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: MakeConfig, write_toml: WriteToml) -> Figure:
     """A figure of two small variants, whose second claim does not hold."""
     raw = config("admm", runs=8) | {
         "variant": [{"name": "plain"}, {"name": "private", "privacy": {"perturbation": "dual", "alpha": 0.5}}]
@@ -134,9 +136,9 @@ def test_a_variation_of_some_variants_reaches_those_and_no_others(tiny: Figure, 
     ]
 
 
-def _alpha(config) -> float:
+def _alpha(config: Config) -> float:
     noise = getattr(config.privacy.perturbation, "noise", None)
-    return noise.alpha if noise else 0.0
+    return float(noise.alpha) if noise else 0.0
 
 
 def test_a_variation_of_a_variant_that_is_not_there_is_refused(tiny: Figure, tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ def test_a_variation_of_a_variant_that_is_not_there_is_refused(tiny: Figure, tmp
 
 def test_a_failing_run_is_one_sentence(tiny: Figure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_run", lambda command: "the disk is full")
-    with pytest.raises(running.RunError, match="the disk is full"):
+    with pytest.raises(RunError, match="the disk is full"):
         making.make(tiny, tmp_path / "out", quick=True, vary=False)
 
 

@@ -3,29 +3,31 @@
 Against plain code and a conic solver; nothing of the package's numerics is used on the other side.
 """
 
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support import Raw, all_records, curated_plan, result_of
 
-import dpadmm_mpi as dp
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.privacy.releases import CuratedReleases
 from dpadmm_mpi.rng import Purpose, generator
+from dpadmm_mpi.types import Array
 
 N, D = 60, 4
 
 
-def records(seed: int = 3, n: int = N, d: int = D):
+def records(seed: int = 3, n: int = N, d: int = D) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) * np.array([1.0, 0.3, 0.1, 0.03])[:d]
     X /= np.linalg.norm(X, axis=1).max()
     return X, np.where(X @ np.array([1.0, -2.0, 3.0, 1.0])[:d] + 0.2 * rng.standard_normal(n) > 0, 1.0, -1.0)
 
 
-def table(folder: Path, method: str, **sections: Any):
+def table(folder: Path, method: str, **sections: Any) -> Raw:
     X, y = records()
     np.savez(folder / "records.npz", X=X, y=y)
     base: dict[str, Any] = {
@@ -41,12 +43,12 @@ def table(folder: Path, method: str, **sections: Any):
     return base
 
 
-def mean_gradient(x, X, y):
-    return -(X.T @ (y / (1.0 + np.exp(y * (X @ x))))) / len(y)
+def mean_gradient(x: Array, X: Array, y: Array) -> Array:
+    return np.asarray(-(X.T @ (y / (1.0 + np.exp(y * (X @ x))))) / len(y))
 
 
-def objective(x, X, y, lambda1: float):
-    return np.mean(np.log1p(np.exp(-y * (X @ x)))) + lambda1 * np.abs(x).sum()
+def objective(x: Array, X: Array, y: Array, lambda1: float) -> float:
+    return float(np.mean(np.log1p(np.exp(-y * (X @ x)))) + lambda1 * np.abs(x).sum())
 
 
 @pytest.mark.parametrize("rho", [0.001, 0.05, 1.0])
@@ -56,7 +58,7 @@ def test_safeguarded_reaches_the_optimum_where_plain_and_printed_do_not(tmp_path
     for method, restart in (("gl-admm", None), ("gl-acc-admm", False), ("gl-acc-admm", True), ("gl-acc-admm", "safeguarded")):
         options = {"rho": rho} | ({} if restart is None else {"restart": restart})
         raw = table(tmp_path, method, algorithm=options, iterations=300, problem={"lambda1": 1e-4}, record={"optimum": True})
-        gaps[restart] = abs(float(dp.run(raw)["objective_gap"][0, -1]))
+        gaps[restart] = abs(float(result_of(raw)["objective_gap"][0, -1]))
     assert gaps["safeguarded"] < 1e-8
     assert min(gaps[None], gaps[False], gaps[True]) > 1e-6
 
@@ -72,7 +74,7 @@ def test_safeguarded_on_a_map_with_more_rows_than_columns(tmp_path: Path) -> Non
         iterations=300,
         record={"optimum": True},
     )
-    assert abs(float(dp.run(raw)["objective_gap"][0, -1])) < 1e-8
+    assert abs(float(result_of(raw)["objective_gap"][0, -1])) < 1e-8
 
 
 def test_safeguarded_with_bad_models_still_converges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,14 +86,14 @@ def test_safeguarded_with_bad_models_still_converges(tmp_path: Path, monkeypatch
     plain = table(tmp_path, "gl-admm", iterations=200, record={"optimum": True})
     honest = safeguarded._minimiser
 
-    def thrown(H, linear, memory, s):
+    def thrown(H: Any, linear: Any, memory: Any, s: Any) -> Any:
         x, w, multiplier = honest(H, linear, memory, s)
         return x + 0.3 * rng.standard_normal(len(x)), w, multiplier
 
     monkeypatch.setattr(safeguarded, "BUDGET", 1.0)
     monkeypatch.setattr(safeguarded, "_minimiser", thrown)
-    bad = np.array(dp.run(raw)["objective_gap"][0])
-    assert bad[-4:].min() <= 1.1 * float(dp.run(plain)["objective_gap"][0, -1])
+    bad = np.array(result_of(raw)["objective_gap"][0])
+    assert bad[-4:].min() <= 1.1 * float(result_of(plain)["objective_gap"][0, -1])
 
 
 @pytest.mark.parametrize("noise_std", [0.2, 1e-3])
@@ -100,7 +102,7 @@ def test_safeguarded_under_noise_is_no_worse_than_plain(tmp_path: Path, noise_st
     worst = {}
     for method, options in (("dp-admm", {}), ("dp-acc-admm", {"restart": "safeguarded"})):
         raw = table(tmp_path, method, algorithm=options, privacy={"noise_std": noise_std}, record={"optimum": True}, runs=10)
-        worst[method] = np.array(dp.run(raw)["objective_gap"])[:, -5:].max()
+        worst[method] = np.array(result_of(raw)["objective_gap"])[:, -5:].max()
     assert worst["dp-acc-admm"] < 2.0 * worst["dp-admm"]
 
 
@@ -113,12 +115,10 @@ def test_safeguarded_decides_by_what_is_published(tmp_path: Path) -> None:
         privacy={"noise_std": 1e-3},
         iterations=40,
     )
-    result = dp.run(raw)
-    from dpadmm_mpi.methods.base import make_plan
+    result = result_of(raw)
     from dpadmm_mpi.methods.curated.audit import _replay
-    from dpadmm_mpi.methods.experiment import experiment
 
-    plan, dataset = make_plan(experiment(raw).configs[0])
+    plan, dataset = curated_plan(raw)
     shards = [dataset.loader.shard(dataset.address(0)).into_signed()]
     _, noises = _replay(np.array(result["server_trajectory"]), shards, plan.loss, plan.settings)
     drawn = [1e-3 * generator(1, Purpose.NOISE, 0, 1, t).standard_normal(D) for t in range(1, 41)]
@@ -128,7 +128,7 @@ def test_safeguarded_decides_by_what_is_published(tmp_path: Path) -> None:
 def test_safeguarded_and_resumed_state_is_the_whole_state(tmp_path: Path) -> None:
     """What is not in the state does not survive a restart: a run in one go and one from its middle have the same bits."""
     raw = table(tmp_path, "gl-acc-admm", algorithm={"restart": "safeguarded"}, iterations=20)
-    whole = dp.run(raw)
+    whole = result_of(raw)
     from dpadmm_mpi.methods.base import make_plan
     from dpadmm_mpi.methods.curated.algorithm import State
     from dpadmm_mpi.methods.experiment import experiment
@@ -149,8 +149,7 @@ def test_safeguarded_and_resumed_state_is_the_whole_state(tmp_path: Path) -> Non
 @pytest.mark.parametrize("shape", ["square", "tall"])
 def test_a_given_B_and_c_against_a_conic_solver(tmp_path: Path, shape: str) -> None:
     """min f(x) + lambda1 ||w||_1 s.t. A x + B w = c: the iterates come to the solution that cvxpy finds, B square or tall."""
-    import cvxpy as cp
-
+    cp: Any = import_module("cvxpy")  # has no types
     rng = np.random.default_rng(5)
     rows, columns = (D, D) if shape == "square" else (D, 2)
     A, B = np.eye(D), rng.standard_normal((rows, columns)) + 2 * np.eye(rows, columns)
@@ -162,7 +161,7 @@ def test_a_given_B_and_c_against_a_conic_solver(tmp_path: Path, shape: str) -> N
         algorithm={"restart": "safeguarded", "rho": 0.1},
         iterations=400,
     )
-    result = dp.run(raw)
+    result = result_of(raw)
     X, y = records()
     x, w = cp.Variable(D), cp.Variable(columns)
     loss = cp.sum(cp.logistic(-cp.multiply(y, X @ x))) / N
@@ -182,7 +181,7 @@ def test_a_given_B_and_c_step_by_step(tmp_path: Path) -> None:
         "gl-admm",
         problem={"map_B": str(tmp_path / "B.npy"), "map_c": str(tmp_path / "c.csv"), "lambda1": lambda1},
     )
-    got = np.array(dp.run(raw)["server_trajectory"])[0]
+    got = np.array(result_of(raw)["server_trajectory"])[0]
     X, y = records()
     x, u, gamma = np.zeros(D), np.zeros(D), eta * rho + 1.0
     for t in range(1, 31):
@@ -195,8 +194,8 @@ def test_a_given_B_and_c_step_by_step(tmp_path: Path) -> None:
 
 def test_minus_identity_given_is_the_default(tmp_path: Path) -> None:
     """B = -I and c = 0 in so many words: the same iterates."""
-    default = dp.run(table(tmp_path, "gl-acc-admm"))["server_trajectory"]
-    given = dp.run(table(tmp_path, "gl-acc-admm", problem={"map_B": (-np.eye(D)).tolist(), "map_c": [0.0] * D}))[
+    default = result_of(table(tmp_path, "gl-acc-admm"))["server_trajectory"]
+    given = result_of(table(tmp_path, "gl-acc-admm", problem={"map_B": (-np.eye(D)).tolist(), "map_c": [0.0] * D}))[
         "server_trajectory"
     ]
     np.testing.assert_allclose(np.array(given), np.array(default), atol=1e-12)
@@ -214,7 +213,7 @@ def test_minus_identity_given_is_the_default(tmp_path: Path) -> None:
 def test_a_B_or_c_that_does_not_fit_is_refused(tmp_path: Path, problem: dict[str, Any], words: str) -> None:
     """With the key and the reason."""
     with pytest.raises(InputError, match=words):
-        dp.run(table(tmp_path, "gl-admm", problem=problem))
+        result_of(table(tmp_path, "gl-admm", problem=problem))
 
 
 def test_the_criterion_and_its_bound(tmp_path: Path) -> None:
@@ -222,7 +221,7 @@ def test_the_criterion_and_its_bound(tmp_path: Path) -> None:
     raw = table(
         tmp_path, "gl-admm", iterations=60, record={"optimum": True, "metrics": ["mean_criterion", "mean_criterion_bound"]}
     )
-    result = dp.run(raw)
+    result = result_of(raw)
     X, y = records()
     path, best = np.array(result["server_trajectory"])[0], np.array(result["optimum/primal"])
     lambda1, rho, eta = 0.01, 0.3, 4.0
@@ -246,7 +245,7 @@ def test_the_criterion_and_its_bound(tmp_path: Path) -> None:
 
 def test_the_criterion_needs_the_optimum(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="optimum = true"):
-        dp.run(table(tmp_path, "gl-admm", record={"metrics": ["mean_criterion"]}))
+        result_of(table(tmp_path, "gl-admm", record={"metrics": ["mean_criterion"]}))
 
 
 def test_mu_moves_the_papers_noise(tmp_path: Path) -> None:
@@ -255,11 +254,11 @@ def test_mu_moves_the_papers_noise(tmp_path: Path) -> None:
     for mu in (0.3, 0.5):
         alpha = np.log(1 / delta) / ((1 - mu) * epsilon) + 1
         privacy = {"target": epsilon, "target_account": "paper", "delta": delta} | ({} if mu == 0.5 else {"mu": mu})
-        result = dp.run(table(tmp_path, "dp-admm", privacy=privacy))
+        result = result_of(table(tmp_path, "dp-admm", privacy=privacy))
         sigma = np.sqrt(alpha * T / (2 * N**2 * epsilon * mu))
         assert float(result["privacy/noise_std"][-1, 0]) == pytest.approx(sigma, rel=1e-12)
     with pytest.raises(InputError, match=r"privacy\.mu"):
-        dp.run({"iterations": 2, "algorithm": {"method": "ps-admm"}, "privacy": {"noise_std": 1.0, "mu": 0.3}})
+        result_of({"iterations": 2, "algorithm": {"method": "ps-admm"}, "privacy": {"noise_std": 1.0, "mu": 0.3}})
 
 
 def test_decaying_noise_is_drawn_and_paid_for(tmp_path: Path) -> None:
@@ -268,7 +267,7 @@ def test_decaying_noise_is_drawn_and_paid_for(tmp_path: Path) -> None:
     from dp_accounting.rdp import RdpAccountant
 
     raw = table(tmp_path, "dp-admm", privacy={"noise_std": {"first": 0.1, "ratio": 0.9}, "delta": 1e-3})
-    result = dp.run(raw)
+    result = result_of(raw)
     X, y = records()
     x, u, rho, eta, lambda1 = np.zeros(D), np.zeros(D), 0.3, 4.0, 0.01
     sigmas = 0.1 * 0.9 ** np.arange(30)
@@ -291,7 +290,7 @@ def test_decaying_noise_is_drawn_and_paid_for(tmp_path: Path) -> None:
 def test_a_target_calibrates_the_first_of_a_decaying_noise(tmp_path: Path) -> None:
     """The total at the end is the target, and the ratio is kept."""
     raw = table(tmp_path, "dp-admm", privacy={"noise_std": {"ratio": 0.95}, "target": 2.0, "delta": 1e-3})
-    result = dp.run(raw)
+    result = result_of(raw)
     assert 1.999 < float(result["privacy/epsilon_sound"][-1]) <= 2.0
     noise = np.array(result["privacy/noise_std"])[1:, 0]
     np.testing.assert_allclose(noise[1:] / noise[:-1], 0.95, rtol=1e-12)
@@ -310,13 +309,12 @@ def test_sampled_gradients_and_their_account(tmp_path: Path) -> None:
         network={"nodes": 3},
         data={"split": "even"},
     )
-    result = dp.run(raw)
+    result = result_of(raw)
     from dpadmm_mpi.methods.base import make_plan
     from dpadmm_mpi.methods.experiment import experiment
 
     dataset = make_plan(experiment(raw).configs[0])[1]
-    shards = [dataset.loader.shard(dataset.address(i)) for i in range(3)]
-    X, y = np.concatenate([s.X for s in shards]), np.concatenate([s.y for s in shards])
+    X, y = all_records(dataset)
     x, u, rho, eta, lambda1 = np.zeros(D), np.zeros(D), 0.3, 4.0, 0.01
     for t in range(1, 31):
         chosen = generator(1, Purpose.SAMPLES, 0, 3, t).choice(N, 12, replace=False)
@@ -333,11 +331,11 @@ def test_sampled_gradients_and_their_account(tmp_path: Path) -> None:
 
 def test_a_batch_of_all_records_is_the_full_gradient(tmp_path: Path) -> None:
     """To the bit; and more records than there are is refused."""
-    full = np.array(dp.run(table(tmp_path, "gl-admm"))["server_trajectory"])
-    batch = np.array(dp.run(table(tmp_path, "gl-admm", algorithm={"batch": N}))["server_trajectory"])
+    full = np.array(result_of(table(tmp_path, "gl-admm"))["server_trajectory"])
+    batch = np.array(result_of(table(tmp_path, "gl-admm", algorithm={"batch": N}))["server_trajectory"])
     np.testing.assert_array_equal(batch, full)
     with pytest.raises(InputError, match=r"algorithm\.batch"):
-        dp.run(table(tmp_path, "gl-admm", algorithm={"batch": N + 1}))
+        result_of(table(tmp_path, "gl-admm", algorithm={"batch": N + 1}))
 
 
 def test_sampling_lowers_the_noise_that_a_target_needs() -> None:
@@ -357,7 +355,7 @@ def test_rho_auto_is_what_it_says(tmp_path: Path) -> None:
     """lambda1 sqrt(rows) / ||A|| for l1, lambda1 for l2."""
     for regulariser, expected in (("l1", 0.01 * 2.0), ("l2", 0.01)):
         raw = table(tmp_path, "gl-admm", algorithm={"rho": "auto"}, problem={"regulariser": regulariser})
-        assert float(dp.run(raw)["algorithm/rho"][-1, 0]) == pytest.approx(expected)
+        assert float(result_of(raw)["algorithm/rho"][-1, 0]) == pytest.approx(expected)
 
 
 def test_check_says_the_gradient_complexity(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from scipy import optimize, stats
 
 from dpadmm_mpi.methods.gaussian import paper_noise, sound_account, sound_noise
 from dpadmm_mpi.methods.star import accounts, theory
+from dpadmm_mpi.privacy import gaussian_noise
 from dpadmm_mpi.privacy.releases import StarReleases
 
 DELTA = 1e-3
@@ -88,7 +89,7 @@ def test_noise_that_changes_adds_up_over_the_iterations(sigmas: tuple[float, flo
 def test_a_constant_schedule_costs_what_a_number_costs() -> None:
     """Almost the same noise in every iteration goes the other way through the code and ends at the same epsilon."""
     r = releases(100, 12, 30, 2.0)
-    nearly = replace(r, growth=1.0 + 1e-9 * np.arange(12))
+    nearly = replace(r, growth=1.0 + 1e-9 * np.arange(12.0))
     for a, b in zip(accounts.sound_epsilons(r, DELTA), accounts.sound_epsilons(nearly, DELTA), strict=True):
         assert b[1:] == pytest.approx(a[1:], rel=2e-2)
         assert np.all(b >= a * (1 - 1e-6))
@@ -202,7 +203,7 @@ def test_the_split_of_a_batch_is_the_sampled_mechanism_of_its_mean() -> None:
     both = dp_accounting.ComposedDpEvent([difference, dp_accounting.GaussianDpEvent(s2 / (2 / 800))])
     accountant = rdp.RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
     accountant.compose(dp_accounting.SelfComposedDpEvent(both, 120))
-    ours = accounts.gaussian_noise.epsilon(accounts.split_curve(r, 800.0, share), np.array([120.0]), DELTA)[0]
+    ours = gaussian_noise.epsilon(accounts.split_curve(r, 800.0, share), np.array([120.0]), DELTA)[0]
     assert ours == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-9)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import optimize
+from support import result_of
 
-import dpadmm_mpi as dp
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.methods.experiment import parse
@@ -55,7 +55,19 @@ def gradients(X: Any, y: Any, x: Any) -> Any:
 
 
 def plain_inner_loop(
-    X: Any, y: Any, x: Any, lam: Any, z: Any, chosen: Any, noise: Any, *, rho, eta, ridge, radius, v_L=None
+    X: Any,
+    y: Any,
+    x: Any,
+    lam: Any,
+    z: Any,
+    chosen: Any,
+    noise: Any,
+    *,
+    rho: float,
+    eta: float,
+    ridge: float,
+    radius: float | None,
+    v_L: float | None = None,
 ) -> Any:
     """[S] Algorithm 2, lines 4 to 12, every gradient with the ridge's; `v_L`: the extrapolated average."""
     vs, u = [x], gradients(X, y, x).mean(axis=0) + ridge * x
@@ -95,7 +107,7 @@ def test_runs_equal_plain_loops(ridge: float, batch: int, radius: float | None, 
         algorithm=algorithm,
         privacy={"noise_std": noise},
     )
-    result = dp.run(raw)
+    result = result_of(raw)
     sigma = [0.9 * 0.5**k for k in range(K)] if isinstance(noise, dict) else noise if isinstance(noise, list) else [noise] * K
     providers, rho, reg = shards(raw), 0.8, 0.05
     x, z = list(result["trajectory"][0, 0]), result["server_trajectory"][0, 0]
@@ -104,7 +116,7 @@ def test_runs_equal_plain_loops(ridge: float, batch: int, radius: float | None, 
         for i, (X, y) in enumerate(providers):
             random = generator(SEED, Purpose.SAMPLES, 0, i, k)
             if batch == 1:
-                chosen = random.integers(len(y), size=S)[:, None]
+                chosen: Any = random.integers(len(y), size=S)[:, None]
             else:
                 chosen = [random.choice(len(y), batch, replace=False) for _ in range(S)]
                 assert all(len(set(m)) == batch for m in chosen)
@@ -160,7 +172,7 @@ def test_without_noise_they_end_at_the_optimum(method: str, g: str, reg: float, 
         algorithm={"rho": 0.3} | ({"inner_steps": 200} if method == "s-admm" else {}),
         record={"trajectory": False, "every": 300, "optimum": True},
     )
-    result = dp.run(raw)
+    result = result_of(raw)
     providers = shards(raw)
     best = plain_optimum(providers, reg, ridge, g)
     assert np.max(np.abs(result["optimum/primal"] - best)) < 1e-5
@@ -185,13 +197,13 @@ def test_criterion_9_and_its_ergodic_form(g: str) -> None:
         problem={"local_ridge": 0.1, "regulariser": g},
         record={"optimum": True, "metrics": [ergodic]},
     )
-    result = dp.run(raw)
+    result = result_of(raw)
     providers, best = shards(raw), result.attributes["optimum"]["objective"]
 
     def criterion(x: Any, z: Any, tau: float) -> float:
         penalty = 0.05 * (z @ z if g == "l2" else np.abs(z).sum())
         P = sum(mean_loss(X, y, x[i]) + 0.05 * x[i] @ x[i] for i, (X, y) in enumerate(providers)) + penalty
-        return P - best + tau * sum(np.linalg.norm(x[i] - z) for i in range(5))
+        return float(P - best + tau * sum(np.linalg.norm(x[i] - z) for i in range(5)))
 
     x, z = result["trajectory"][0], result["server_trajectory"][0]
     for t in range(K + 1):
@@ -203,16 +215,16 @@ def test_criterion_9_and_its_ergodic_form(g: str) -> None:
 def test_the_means_survive_a_restart(tmp_path: Path) -> None:
     """Two iterations, then two more from the file: the same bits as four at once, the means over all four included."""
     raw = configuration("s-admm", record={"optimum": True, "metrics": ["ergodic_criterion"]})
-    whole = dp.run(raw)
-    dp.run(raw | {"iterations": 2}, tmp_path / "part.h5")
-    parts = dp.run(raw, tmp_path / "part.h5", resume=True)
+    whole = result_of(raw)
+    result_of(raw | {"iterations": 2}, tmp_path / "part.h5")
+    parts = result_of(raw, tmp_path / "part.h5", resume=True)
     for name in ("ergodic_criterion", "criterion", "trajectory"):
         assert np.array_equal(parts[name], whole[name])
 
 
 def test_runs_that_do_not_ask_keep_no_means() -> None:
     """The state is as wide as before: old checkpoints fit."""
-    assert "ergodic_criterion" not in dp.run(configuration("star-admm", record={"optimum": True}))
+    assert "ergodic_criterion" not in result_of(configuration("star-admm", record={"optimum": True}))
     plan, _ = make_plan(parse(configuration("star-admm")))
     nodes = plan.make_nodes(np.arange(6), [plan.problem(X * y[:, None]) for X, y in shards(configuration("star-admm"))])
     assert nodes.initial(range(1)).total.shape == (1, 6, 0)
@@ -230,7 +242,7 @@ def test_theorem_3_can_apply_and_its_bound_holds() -> None:
         algorithm={"rho": rho, "eta": eta, "inner_steps": steps, "averaging": "extrapolated", "init": "zero"},
         record={"optimum": True, "metrics": ["ergodic_criterion"], "trajectory": False},
     )
-    result = dp.run(raw)
+    result = result_of(raw)
     distance = float(np.linalg.norm(result["optimum/primal"]))
     A = theory.start_cost(rho, ridge, distance, tau=1.0)
     bounds = [theory.suboptimality_bound(A, 0.0, 5, k) for k in range(1, 21)]
@@ -252,7 +264,7 @@ def test_rho_auto_is_the_geometric_mean_of_the_curvatures() -> None:
         for rho in ("auto", 0.1 * found, 10 * found):
             algorithm = {"rho": rho, "init": "zero"}
             raw = configuration("star-admm", iterations=20, problem=problem, algorithm=algorithm, record={"optimum": True})
-            result = dp.run(raw)
+            result = result_of(raw)
             gaps[rho] = abs(result["objective_gap"][0, -1])
             if rho == "auto":
                 assert result["algorithm/rho"][1:] == pytest.approx(found, rel=1e-14)
@@ -262,14 +274,14 @@ def test_rho_auto_is_the_geometric_mean_of_the_curvatures() -> None:
 def test_targets_with_a_shape_are_met() -> None:
     """noise_std = { ratio } and a target: the noise falls by the ratio and the total meets the target."""
     raw = configuration("ps-admm") | {"privacy": {"noise_std": {"ratio": 0.8}, "target": 4.0, "delta": 1e-3}}
-    result = dp.run(raw)
+    result = result_of(raw)
     sigma = result["privacy/noise_std"][1:, 0]
     assert sigma[1:] / sigma[:-1] == pytest.approx(0.8)
     assert result["privacy/epsilon_sound"][-1] == pytest.approx(4.0, rel=1e-3)
 
 
 def test_paper_c_scales_a_run() -> None:
-    runs = [dp.run(configuration("ps-admm", algorithm={"paper_c": c})) for c in (1.0, 9.0)]
+    runs = [result_of(configuration("ps-admm", algorithm={"paper_c": c})) for c in (1.0, 9.0)]
     assert runs[1]["privacy/epsilon_paper"][1:] == pytest.approx(3 * runs[0]["privacy/epsilon_paper"][1:])
     assert np.array_equal(runs[0]["trajectory"], runs[1]["trajectory"])
     assert "c = 9" in runs[1].attributes["privacy/epsilon_paper"]["theorem"]
@@ -289,7 +301,7 @@ def test_paper_c_scales_a_run() -> None:
 )  # fmt: skip
 def test_what_cannot_work_is_refused_with_the_fix(method: str, sections: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        dp.run(configuration(method, **sections))
+        result_of(configuration(method, **sections))
 
 
 def test_the_audit_holds_with_a_ridge_and_changing_noise_and_refuses_batches(tmp_path: Path) -> None:
@@ -298,10 +310,10 @@ def test_the_audit_holds_with_a_ridge_and_changing_noise_and_refuses_batches(tmp
 
     path = tmp_path / "run.h5"
     raw = configuration("ps-admm", runs=5, problem={"local_ridge": 0.2}, privacy={"noise_std": [2.0, 1.5, 1.0, 3.0]})
-    dp.run(raw, path)
+    result_of(raw, path)
     report = audit(path, candidates=2)
     assert report.findings == []
     assert np.all(report.worst < report.result["privacy/node_epsilon_sound"][-1])
-    dp.run(configuration("ps-admm", algorithm={"batch_size": 2}), path, force=True)
+    result_of(configuration("ps-admm", algorithm={"batch_size": 2}), path, force=True)
     with pytest.raises(InputError, match="the audit follows inner steps of one record each"):
         audit(path)
