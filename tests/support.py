@@ -85,6 +85,53 @@ class WriteToml(Protocol):
     def __call__(self, raw: Raw, name: str = "config.toml") -> Path: ...
 
 
+def write_edges(path: Path) -> Path:
+    path.write_text("".join(f"{i} {j}\n" for i, j in EDGES))
+    return path
+
+
+def small_configs(edge_file: Path) -> MakeConfig:
+    """A maker of small, quick configurations with unequal degrees and uneven shards."""
+
+    def make(
+        method: str = "admm",
+        perturbation: str = "none",
+        iterations: int = 6,
+        runs: int = 1,
+        features: int = 4,
+        **sections: Any,
+    ) -> Raw:
+        eta: Any = {
+            "admm": 0.7,
+            "r-admm": 0.7,
+            "m-admm": [0.5 + 0.1 * i for i in range(6)],
+            "mr-admm": [{"first": 0.5 + 0.1 * i, "ratio": 1.02} for i in range(6)],
+        }[method]
+        if perturbation == "dual" and method == "mr-admm":
+            eta = [0.5 + 0.1 * i for i in range(6)]
+        raw: Raw = {
+            "name": f"{method} {perturbation}",
+            "seed": 11,
+            "runs": runs,
+            "iterations": iterations,
+            "data": {"source": "synthetic", "features": features, "records": 240, "train": 200, "split": "uneven",
+                     "concentration": 5.0},
+            "network": {"graph": "edges", "path": str(edge_file)},
+            "problem": {"C": 3.0, "rho": 0.5},
+            "algorithm": {"method": method, "eta": eta},
+            "privacy": {"perturbation": perturbation},
+            "record": {"trajectory": True},
+        }  # fmt: skip
+        if perturbation != "none":
+            raw["privacy"]["alpha"] = 5.0
+        for name, table in sections.items():
+            raw[name] = {**raw[name], **table} if isinstance(table, dict) else table
+            raw[name] = {key: value for key, value in raw[name].items() if value is not None}
+        return raw
+
+    return make
+
+
 def around_a_hub(
     make: MakeConfig, method: str, algorithm: Raw | None = None, noise_std: float | None = None, record: Raw | None = None
 ) -> Raw:

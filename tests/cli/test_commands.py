@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -122,7 +123,7 @@ def test_every_command_has_help_with_an_example() -> None:
         text = command(name, "--help").stdout
         assert f"dpadmm {name}" in text.split("Options")[0].split("\n", 1)[1]
     assert command("--help").returncode == 0
-    assert command("--version").stdout.strip().endswith("0.1.0")
+    assert command("--version").stdout.strip().endswith(metadata.version("dpadmm-mpi"))
 
 
 def test_wheel_holds_the_quickstart(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What the pictures hold, read back from the figures; every kind on every family of files; refusals."""
 
 import re
+import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -22,20 +23,26 @@ from dpadmm_mpi.storage.result import Result, is_proven
 from dpadmm_mpi.types import Array
 
 
-@pytest.fixture
-def private(config: MakeConfig, tmp_path: Path) -> Result:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the results that the tests share; nobody changes them."""
+    return tmp_path_factory.mktemp("plots")
+
+
+@pytest.fixture(scope="module")
+def private(shared_config: MakeConfig, folder: Path) -> Result:
     """Recycled steps, three runs."""
-    return result_of(config("mr-admm", "objective", runs=3), tmp_path / "private.h5")
+    return result_of(shared_config("mr-admm", "objective", runs=3), folder / "private.h5")
 
 
-@pytest.fixture
-def plain(config: MakeConfig, tmp_path: Path) -> Result:
-    return result_of(config("admm", record={"optimum": True}), tmp_path / "plain.h5")
+@pytest.fixture(scope="module")
+def plain(shared_config: MakeConfig, folder: Path) -> Result:
+    return result_of(shared_config("admm", record={"optimum": True}), folder / "plain.h5")
 
 
-@pytest.fixture
-def star(tmp_path: Path) -> Result:
-    return dpadmm_mpi.load(star_file(tmp_path / "star.h5"))
+@pytest.fixture(scope="module")
+def star(folder: Path) -> Result:
+    return dpadmm_mpi.load(star_file(folder / "star.h5"))
 
 
 def changed(result: Result, name: str, values: Array) -> Result:
@@ -323,7 +330,7 @@ def test_more_and_less_in_a_file_than_expected(tmp_path: Path) -> None:
 
 def test_incomplete_files(private: Result, tmp_path: Path) -> None:
     """Rows that no run reached are not drawn, and the name says so; a file without any row is refused."""
-    path = tmp_path / "private.h5"
+    path = Path(shutil.copy(private.source, tmp_path / "private.h5"))
     with h5py.File(path, "r+") as file:
         for name in ("loss", "test_error", "node_loss"):
             file[name][1, 3:] = np.nan
@@ -395,8 +402,9 @@ def test_plot_command(private: Result, plain: Result, tmp_path: Path, ending: st
 
 
 def test_plot_names_its_file_after_the_kind(private: Result, tmp_path: Path) -> None:
-    assert f"written: {tmp_path / 'private.png'}" in command("plot", private.source).stdout
-    process = command("plot", private.source, "--kind", "loss-privacy", "--account", "epsilon")
+    file = shutil.copy(private.source, tmp_path / "private.h5")
+    assert f"written: {tmp_path / 'private.png'}" in command("plot", file).stdout
+    process = command("plot", file, "--kind", "loss-privacy", "--account", "epsilon")
     assert f"written: {tmp_path / 'private-loss-privacy.png'}" in process.stdout
 
 

@@ -1,6 +1,7 @@
 """`dpadmm status` and `dpadmm watch`: what they read from files that are being written, and that they leave no trace."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -22,11 +23,17 @@ from dpadmm_mpi.storage.recorder import Recorder
 ROWS = 9  # recorded of the second run when it was interrupted
 
 
-@pytest.fixture
-def finished(config: MakeConfig, tmp_path: Path) -> Path:
-    path = tmp_path / "run.h5"
-    result_of(config("r-admm", "objective", iterations=20, runs=3), path)
+@pytest.fixture(scope="module")
+def original(shared_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("live") / "run.h5"
+    result_of(shared_config("r-admm", "objective", iterations=20, runs=3), path)
     return path
+
+
+@pytest.fixture
+def finished(original: Path, tmp_path: Path) -> Path:
+    """A copy of the test's own."""
+    return Path(shutil.copyfile(original, tmp_path / "run.h5"))
 
 
 @pytest.fixture

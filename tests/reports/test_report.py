@@ -75,11 +75,18 @@ class Page(HTMLParser):
                 self.addresses.append(str(value))
 
 
-@pytest.fixture
-def results(config: MakeConfig, tmp_path: Path) -> list[Result]:
-    private = result_of(config("mr-admm", "objective", runs=2) | {"name": EVIL}, tmp_path / "private.h5")
-    plain = result_of(config("admm"), tmp_path / "plain.h5")
-    return [private, plain, dpadmm_mpi.load(star_file(tmp_path / "star.h5"))]
+@pytest.fixture(scope="module")
+def results(shared_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+    folder = tmp_path_factory.mktemp("report")
+    private = result_of(shared_config("mr-admm", "objective", runs=2) | {"name": EVIL}, folder / "private.h5")
+    plain = result_of(shared_config("admm"), folder / "plain.h5")
+    return [private, plain, dpadmm_mpi.load(star_file(folder / "star.h5"))]
+
+
+@pytest.fixture(scope="module")
+def whole(results: list[Result]) -> str:
+    """The page about all of them."""
+    return page(results)
 
 
 def test_one_file_has_every_section_and_number(results: list[Result]) -> None:
@@ -101,10 +108,9 @@ def test_one_file_has_every_section_and_number(results: list[Result]) -> None:
     assert parsed.tags.count("svg") >= 6
 
 
-def test_the_page_needs_nothing_else(results: list[Result]) -> None:
+def test_the_page_needs_nothing_else(whole: str) -> None:
     """No address but places on the page itself, none in the style, no script; ids are unique and every link arrives."""
-    text = page(results)
-    parsed = Page(text)
+    text, parsed = whole, Page(whole)
     assert parsed.addresses
     links = {address for address in parsed.addresses if not address.startswith("data:image/png;base64,")}
     assert all(link.startswith("#") for link in links)
@@ -116,16 +122,16 @@ def test_the_page_needs_nothing_else(results: list[Result]) -> None:
     assert not {"script", "link", "img", "iframe", "object", "embed"} & set(parsed.tags)
 
 
-def test_names_are_text(results: list[Result]) -> None:
+def test_names_are_text(whole: str) -> None:
     """A name with tags in it stays a name."""
-    parsed = Page(page(results))
+    parsed = Page(whole)
     assert "b" not in parsed.tags
     assert EVIL in parsed.headings
     assert EVIL in parsed.cells
 
 
-def test_files_of_all_families_on_one_page(results: list[Result]) -> None:
-    parsed = Page(page(results))
+def test_files_of_all_families_on_one_page(results: list[Result], whole: str) -> None:
+    parsed = Page(whole)
     assert parsed.headings.count("Privacy") == 3
     assert {"paper's epsilon (delta 0.001)", "sound epsilon (delta 0.001)", "inf", "no", "yes"} <= set(parsed.cells)
     words = " ".join(parsed.words)
@@ -134,9 +140,9 @@ def test_files_of_all_families_on_one_page(results: list[Result]) -> None:
     assert "against the privacy" not in page(results[1:2])
 
 
-def test_a_file_has_one_colour_on_the_whole_page(results: list[Result]) -> None:
+def test_a_file_has_one_colour_on_the_whole_page(whole: str) -> None:
     """Also in a figure that only some of the files are in."""
-    text = page(results)
+    text = whole
     found = re.search(r"<figure>(?:(?!</figure>).)*Objective above that of the optimum\. 2 of 3", text, re.DOTALL)
     assert found is not None
     gap = found[0]
@@ -150,8 +156,8 @@ def test_what_a_node_table_does_not_prove_is_said_in_it(results: list[Result]) -
     assert "sound epsilon (delta 0.001), not proven" not in words
 
 
-def test_lists_are_written_out(results: list[Result], tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "star.h5", "r+") as file:
+def test_lists_are_written_out(tmp_path: Path) -> None:
+    with h5py.File(star_file(tmp_path / "star.h5"), "r+") as file:
         file["data"].attrs["files"] = ["train sha256 1", "test sha256 2"]
     cells = Page(page([dpadmm_mpi.load(tmp_path / "star.h5")])).cells
     assert "train sha256 1; test sha256 2" in cells
@@ -165,8 +171,8 @@ def test_a_page_about_a_file_whose_sound_account_is_infinite(results: list[Resul
     assert "against the privacy" not in page([replace(star, arrays={**star.arrays, **infinite})])
 
 
-def test_incomplete_and_sparse_files(results: list[Result], tmp_path: Path) -> None:
-    path = tmp_path / "star.h5"
+def test_incomplete_and_sparse_files(tmp_path: Path) -> None:
+    path = star_file(tmp_path / "star.h5")
     with h5py.File(path, "r+") as file:
         file["loss"][:, 4:] = np.nan
         file.attrs["complete"] = False
@@ -177,11 +183,11 @@ def test_incomplete_and_sparse_files(results: list[Result], tmp_path: Path) -> N
     assert any("no privacy account" in word for word in parsed.words)
 
 
-def test_report_command(results: list[Result], tmp_path: Path) -> None:
+def test_report_command(results: list[Result], tmp_path: Path, whole: str) -> None:
     process = command("report", *(result.source for result in results), "-o", tmp_path / "r.html")
     assert process.returncode == 0, process.stderr
-    assert (tmp_path / "r.html").read_text(encoding="utf-8") == page(results)
-    assert f"written: {tmp_path / 'private.html'}" in command("report", results[0].source).stdout
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == whole
+    assert f"written: {Path(results[0].source).with_suffix('.html')}" in command("report", results[0].source).stdout
     for target, sentence in (("r.pdf", 'ending ".pdf"; it must be .html'), ("no/r.html", "cannot be written: No such file")):
         refused = command("report", results[0].source, "-o", tmp_path / target)
         assert refused.returncode == 2
@@ -217,16 +223,16 @@ def asked_for(log: Path) -> list[str]:
     return [event["url"] for event in events if event.get("initiator", "not an origin") != "not an origin"]
 
 
-def test_a_browser_shows_the_page(results: list[Result], tmp_path: Path, browser: Callable[..., str]) -> None:
+def test_a_browser_shows_the_page(tmp_path: Path, browser: Callable[..., str], whole: str) -> None:
     """It parses to the same content, asks nobody for anything, is no blank picture, and prints."""
     path, log, picture, printed = (tmp_path / f"r.{ending}" for ending in ("html", "json", "png", "pdf"))
-    path.write_text(page(results).replace("<h2>", '<img src="http://example.invalid/x.png"><h2>', 1), encoding="utf-8")
+    path.write_text(whole.replace("<h2>", '<img src="http://example.invalid/x.png"><h2>', 1), encoding="utf-8")
     browser("--dump-dom", f"--log-net-log={log}", path.as_uri())
     assert asked_for(log) == ["http://example.invalid/x.png"]  # so a request would be seen
-    path.write_text(page(results), encoding="utf-8")
+    path.write_text(whole, encoding="utf-8")
     seen = browser("--dump-dom", f"--log-net-log={log}", path.as_uri())
     assert asked_for(log) == []
-    assert seen.count("<svg") == page(results).count("<svg")
+    assert seen.count("<svg") == whole.count("<svg")
     assert "&lt;script&gt;" in seen
     assert "<script" not in seen
     browser("--window-size=1000,1400", f"--screenshot={picture}", path.as_uri())

@@ -13,18 +13,13 @@ from support import MakeConfig, command, result_of
 import dpadmm_mpi
 
 
-@pytest.fixture
-def file(config: MakeConfig, tmp_path: Path) -> Path:
-    path = tmp_path / "out.h5"
-    result_of(config("mr-admm", "objective", runs=3, iterations=5), path)
-    return path
-
-
-@pytest.fixture
-def shown(file: Path, config: MakeConfig, tmp_path: Path) -> list[Path]:
+@pytest.fixture(scope="module")
+def shown(shared_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Three files: private with three runs, without noise and with one run, of the star family; with difficult names."""
-    result_of(config("admm") | {"name": 'a,b "50%" & $_x^2_$ \\ {#~}'}, tmp_path / "plain.h5")
-    return [file, tmp_path / "plain.h5", star_file(tmp_path / "star.h5")]
+    folder = tmp_path_factory.mktemp("shown")
+    result_of(shared_config("mr-admm", "objective", runs=3, iterations=5), folder / "out.h5")
+    result_of(shared_config("admm") | {"name": 'a,b "50%" & $_x^2_$ \\ {#~}'}, folder / "plain.h5")
+    return [folder / "out.h5", folder / "plain.h5", star_file(folder / "star.h5")]
 
 
 def test_show_has_mean_range_and_standard_error(shown: list[Path]) -> None:

@@ -17,10 +17,10 @@ from dpadmm_mpi.storage import recorder
 from dpadmm_mpi.storage.result import accounts, is_proven
 
 
-@pytest.fixture
-def file(config: MakeConfig, tmp_path: Path) -> Path:
-    path = tmp_path / "out.h5"
-    result_of(config("mr-admm", "objective", runs=3, iterations=5), path)
+@pytest.fixture(scope="module")
+def file(shared_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("results") / "out.h5"
+    result_of(shared_config("mr-admm", "objective", runs=3, iterations=5), path)
     return path
 
 
