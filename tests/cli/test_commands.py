@@ -11,6 +11,7 @@ import pytest
 from support import PROGRAMS, TOP, MakeConfig, WriteToml, command, result_of, sentences
 
 import dpadmm_mpi
+from dpadmm_mpi.cli.main import cli
 from dpadmm_mpi.storage.experiments import load
 
 
@@ -119,7 +120,7 @@ def test_errors_are_one_sentence_without_a_traceback(tmp_path: Path) -> None:
 
 
 def test_every_command_has_help_with_an_example() -> None:
-    for name in ("run", "check", "show", "plot", "report", "diff"):
+    for name in (name for name in cli.commands if name != "data"):
         text = command(name, "--help").stdout
         assert f"dpadmm {name}" in text.split("Options")[0].split("\n", 1)[1]
     assert command("--help").returncode == 0
