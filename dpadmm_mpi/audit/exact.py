@@ -7,7 +7,7 @@ from typing import Any
 
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.auditing import Examined, Request, examine, refuse_unexaminable
+from dpadmm_mpi.methods.auditing import AuditRequest, Examined, examine, refuse_unexaminable
 from dpadmm_mpi.methods.base import Plan, make_plan
 from dpadmm_mpi.methods.curated import audit as _curated  # noqa: F401  (registers itself)
 from dpadmm_mpi.methods.decentralised import audit as _decentralised  # noqa: F401
@@ -41,5 +41,5 @@ def read_run(path: Path, refuse: Callable[[Plan[Any]], None] | None = None) -> t
 def audit(path: Path, candidates: int = 20, node: int | None = None, record: int | None = None) -> Audit:
     """Audit a file with a trajectory: one record of one node, or `candidates` records of every node (or of `node`)."""
     result, plan, dataset = read_run(path)
-    seen = examine(plan, result, dataset, Request(candidates, node, record))
+    seen = examine(plan, result, dataset, AuditRequest(candidates, node, record))
     return Audit(seen.nodes, seen.losses, seen.data_steps, seen.findings, seen.against, result)

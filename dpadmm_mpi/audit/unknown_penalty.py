@@ -28,7 +28,7 @@ MOST_STEPS = 6  # data steps that are used: later ones have more unknown numbers
 LENGTHS = np.linspace(0.02, 1.0, 50)  # of the record, to begin the search for it with
 
 
-class Step(NamedTuple):
+class SeenStep(NamedTuple):
     """What one data step tells."""
 
     f: Array  # f_i(t)
@@ -65,22 +65,22 @@ def attack_without_penalties(path: Path, node: int = 0, record: int = 0) -> Atta
     return Attack(name, np.array(errors), np.array(ranks), len(pool), bound)
 
 
-def _steps(transcript: Transcript, others: Array, run: int, node: int, most: int) -> list[Step]:
+def _steps(transcript: Transcript, others: Array, run: int, node: int, most: int) -> list[SeenStep]:
     plan, degree = transcript.plan, transcript.node.degree
     rest = NodeProblem(others, plan.loss, plan.releases.C * len(others) / plan.releases.B[node], plan.ridge, plan.regulariser)
-    found: list[Step] = []
+    found: list[SeenStep] = []
     disagreements: list[Array] = []
     for t in plan.releases.data_steps[:most]:
         before, now = transcript.states(run, t - 1), transcript.states(run, t)
         f = now.primal[node]
         pull = (2.0 * degree * now.primal - degree * before.primal - before.neighbour_sum)[node]
         gradient = rest.data_gradient(rest.signed @ f) + plan.ridge * f + rest.rest_gradient(f)
-        found.append(Step(f, gradient, np.array([pull, *disagreements])))
+        found.append(SeenStep(f, gradient, np.array([pull, *disagreements])))
         disagreements.append((degree * now.primal - now.neighbour_sum)[node])
     return found
 
 
-def reconstruct(steps: list[Step], loss: Loss, weight: float) -> Array:
+def reconstruct(steps: list[SeenStep], loss: Loss, weight: float) -> Array:
     """The direction that lies nearest to all spans, and the length with which the slopes fit best."""
     from scipy.optimize import minimize_scalar
 
@@ -101,7 +101,7 @@ def reconstruct(steps: list[Step], loss: Loss, weight: float) -> Array:
     return np.asarray(z / max(1.0, float(np.linalg.norm(z))))
 
 
-def _misfit(z: Array, steps: list[Step], loss: Loss, weight: float) -> float:
+def _misfit(z: Array, steps: list[SeenStep], loss: Loss, weight: float) -> float:
     """What is left of (KKT) with the best unknown numbers, relative to the record's own part, summed over the steps."""
     total = 0.0
     for step in steps:

@@ -41,7 +41,7 @@ class Experiment(NamedTuple, Generic[R]):
     collection: bool  # has variants or a sweep: its results are a folder
 
 
-class Source(NamedTuple):
+class RawConfig(NamedTuple):
     """A table, and where it comes from."""
 
     raw: Table
@@ -49,7 +49,7 @@ class Source(NamedTuple):
     stem: str
 
 
-def read_table(path: Path, text: str | None = None) -> Source:
+def read_table(path: Path, text: str | None = None) -> RawConfig:
     """A TOML file; or `text`, where the file is not one itself but holds one."""
     where = str(path) if text is None else f"the configuration in {path}"
     if text is None:
@@ -60,24 +60,24 @@ def read_table(path: Path, text: str | None = None) -> Source:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: cannot be read as a configuration ({error})") from None
     try:
-        return Source(tomllib.loads(text), path.resolve().parent, path.stem)
+        return RawConfig(tomllib.loads(text), path.resolve().parent, path.stem)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where}: not valid TOML: {error}") from None
 
 
-def from_python(table: Mapping[str, Any]) -> Source:
+def from_python(table: Mapping[str, Any]) -> RawConfig:
     """A dictionary from Python as TOML would have it: numpy's numbers, paths and tuples are welcome."""
-    return Source(_plain(table), Path.cwd(), "run")
+    return RawConfig(_plain(table), Path.cwd(), "run")
 
 
-def load_extensions(source: Source, more: Iterable[str] = ()) -> tuple[Extension, ...]:
+def load_extensions(source: RawConfig, more: Iterable[str] = ()) -> tuple[Extension, ...]:
     """Import the extensions that a table names, and `more`, meant from the current folder."""
     named = extensions.paths_in(source.raw.get("extensions", []), source.folder)
     return extensions.load([*named, *extensions.paths_in(list(more), Path.cwd())])
 
 
 def configurations(
-    source: Source,
+    source: RawConfig,
     grammar: Grammar[R],
     overrides: Iterable[str] = (),
     only: str | None = None,

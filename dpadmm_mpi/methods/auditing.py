@@ -28,7 +28,7 @@ class Recording(Protocol):
 
 
 @dataclass(frozen=True)
-class Request:
+class AuditRequest:
     """What is to be audited."""
 
     candidates: int = 20  # records to replace at each node
@@ -53,7 +53,7 @@ class Examined:
 
 
 @singledispatch
-def examine(plan: Plan[Any], recording: Recording, dataset: Dataset[Any], request: Request) -> Examined:
+def examine(plan: Plan[Any], recording: Recording, dataset: Dataset[Any], request: AuditRequest) -> Examined:
     """The exact privacy loss of a recorded run against neighbouring data sets, in the family of the plan."""
     raise InputError(f"{recording.source}: {plan.config.method_name} has no audit of its own")
 
@@ -65,7 +65,7 @@ def refuse_unexaminable(recording: Recording, trajectory: str, complete: bool) -
         raise InputError(f"{recording.source}: the run is not complete")
 
 
-def nodes_to_audit(plan: Plan[Any], recording: Recording, request: Request) -> list[int]:
+def nodes_to_audit(plan: Plan[Any], recording: Recording, request: AuditRequest) -> list[int]:
     node, record = request.node, request.record
     if not plan.config.is_noisy:
         raise InputError(f"{recording.source}: a run without noise has an infinite privacy loss; there is nothing to audit")

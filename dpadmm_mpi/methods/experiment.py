@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dpadmm_mpi.config.extensions import Extension, used_by
-from dpadmm_mpi.config.files import Experiment, Grammar, Source, configurations, from_python, load_extensions
+from dpadmm_mpi.config.files import Experiment, Grammar, RawConfig, configurations, from_python, load_extensions
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.config.reading import Ruling, Table, read_root
 from dpadmm_mpi.errors import InputError
@@ -103,17 +103,17 @@ GRAMMAR: Grammar[Config] = Grammar(
 
 
 def experiment(
-    source: Source | Mapping[str, Any],
+    source: RawConfig | Mapping[str, Any],
     overrides: Iterable[str] = (),
     only: str | None = None,
     extensions: Iterable[str] = (),
 ) -> Experiment[Config]:
     """One configuration, or one per variant and point of the sweep; the extensions that it names are loaded first."""
-    source = source if isinstance(source, Source) else from_python(source)
+    source = source if isinstance(source, RawConfig) else from_python(source)
     loaded = load_extensions(source, extensions)
     return configurations(source, GRAMMAR, overrides, only, loaded)
 
 
-def parse_text(path_and_text: Source) -> Config:
+def parse_text(path_and_text: RawConfig) -> Config:
     """The one configuration of a table, as it was resolved before."""
     return experiment(path_and_text).configs[0]

@@ -63,7 +63,7 @@ class Ring(NamedGraph):
 
 
 @graphs.register("path")
-class Line(NamedGraph):
+class LineGraph(NamedGraph):
     """The nodes in a line."""
 
     def edges(self, rng: Generator) -> Ints:
@@ -83,7 +83,7 @@ class Complete(NamedGraph):
 
 
 @graphs.register("star")
-class Star(NamedGraph):
+class StarGraph(NamedGraph):
     """Node 0 in the middle is the neighbour of all others; it has records like everybody else."""
 
     def edges(self, rng: Generator) -> Ints:

@@ -35,7 +35,7 @@ class Point(NamedTuple):
         return residual if np.isfinite(residual) and np.isfinite(self.scale) and np.isfinite(self.value) else np.inf
 
 
-class Objective(Protocol):
+class Smooth(Protocol):
     def evaluate(self, f: Array) -> Point: ...
 
     def direction(self, point: Point) -> Array:
@@ -43,7 +43,7 @@ class Objective(Protocol):
         ...
 
 
-def minimise(objective: Objective, start: Array) -> Point:
+def minimise(objective: Smooth, start: Array) -> Point:
     """The argmin, or the best point reached: the caller compares its residual with TOLERANCE."""
     with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in an infinite residual
         point = objective.evaluate(start)
@@ -57,7 +57,7 @@ def minimise(objective: Objective, start: Array) -> Point:
     return point
 
 
-def _line_search(objective: Objective, point: Point, direction: Array) -> Point | None:
+def _line_search(objective: Smooth, point: Point, direction: Array) -> Point | None:
     slope = float(point.gradient @ direction)
     length = 1.0
     while length > 1e-12:

@@ -21,7 +21,7 @@ HESSIAN_ROWS = 1024  # weighted at a time: the copy stays in the processor's cac
 SCALE_FLOOR = 1e-5
 
 
-class Step(NamedTuple):
+class MarginStep(NamedTuple):
     """Where margins come to along some directions."""
 
     change: Array  # what a whole step adds to the margins
@@ -88,16 +88,16 @@ class NodeProblem:
         """sum_n weight_n y_n x_n, one row for each row of weights."""
         return np.asarray(sum(block.weighted_sums(weights[:, block.part]) for block in self._blocks))
 
-    def step(self, margins: Array, directions: Array) -> Step:
+    def step(self, margins: Array, directions: Array) -> MarginStep:
         """A whole step along every row of `directions`; the records come from the memory once, not twice."""
         changes, after, sums = list[Array](), list[Array](), np.zeros_like(directions)
         for block in self._blocks:
             changes.append(block.margins(directions))
             after.append(margins[:, block.part] + changes[-1])
             sums += block.weighted_sums(self.loss.first(after[-1]))
-        return Step(_joined(changes), _joined(after), sums)
+        return MarginStep(_joined(changes), _joined(after), sums)
 
-    def at(self, f: Array) -> Step:
+    def at(self, f: Array) -> MarginStep:
         """A step from zero to every row of f."""
         return self.step(self.zero_margins(len(f)), f)
 

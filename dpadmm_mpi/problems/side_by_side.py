@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpadmm_mpi.problems.newton import norms
-from dpadmm_mpi.problems.objective import SCALE_FLOOR, NodeProblem, Step
+from dpadmm_mpi.problems.objective import SCALE_FLOOR, MarginStep, NodeProblem
 from dpadmm_mpi.types import Array, Ints
 
 
@@ -53,12 +53,12 @@ class Objectives:
         _, margins, sums = self._problems[0].at(f)
         return self.points(f, margins, sums)
 
-    def step(self, now: Points, directions: Array) -> tuple[Points, Step]:
+    def step(self, now: Points, directions: Array) -> tuple[Points, MarginStep]:
         """A whole step along every row of `directions`."""
         if self._row_by_row:
             change = margins_at(self._problems, directions)
             margins = now.margins + change
-            step = Step(change, margins, self.weighted_sums(self.loss.first(margins)))
+            step = MarginStep(change, margins, self.weighted_sums(self.loss.first(margins)))
         else:
             step = self._problems[0].step(now.margins, directions)
         return self.points(now.f + directions, step.margins, step.sums), step

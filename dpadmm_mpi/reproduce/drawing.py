@@ -18,7 +18,7 @@ from dpadmm_mpi.plots.style import (
     style,
 )  # fmt: skip
 from dpadmm_mpi.reproduce.figures import Figure
-from dpadmm_mpi.reproduce.pictures import Line, Panel, lines
+from dpadmm_mpi.reproduce.pictures import Curve, Panel, lines
 from dpadmm_mpi.reproduce.quantities import Results
 
 START = 5  # iterations after which a loss must be in the picture
@@ -57,14 +57,14 @@ def _draw_panel(panel: Panel, axis: Any, results: Results, labels: Sequence[str]
     return handles
 
 
-def _leave_out_the_start(axis: Any, drawn: Sequence[Line]) -> None:
+def _leave_out_the_start(axis: Any, drawn: Sequence[Curve]) -> None:
     """The first steps from a random start are so large that nothing else would be seen."""
     top = max(line.high[line.x >= START].max() for line in drawn)
     bottom = min(line.low.min() for line in drawn)
     axis.set_ylim(bottom - 0.04 * (top - bottom), top + 0.08 * (top - bottom))
 
 
-def _draw_line(line: Line, axis: Any, index: int, count: int, has_points: bool) -> Any:
+def _draw_line(line: Curve, axis: Any, index: int, count: int, has_points: bool) -> Any:
     """A band over the iterations; bars where every point is a variant of its own."""
     look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index % len(STYLES)], "label": line.label}
     marker = MARKERS[index % len(MARKERS)]

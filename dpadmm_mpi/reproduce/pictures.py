@@ -49,7 +49,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     label: str
     x: Array
     mean: Array
@@ -57,7 +57,7 @@ class Line:
     high: Array
 
 
-def lines(panel: Panel, results: Results) -> Iterator[Line]:
+def lines(panel: Panel, results: Results) -> Iterator[Curve]:
     """What a panel shows: mean and range over the runs."""
     if panel.x is None:
         for variant, label in panel.curves:
@@ -65,12 +65,12 @@ def lines(panel: Panel, results: Results) -> Iterator[Line]:
             values = np.atleast_2d(result[panel.measure])  # an account has no runs
             if np.isfinite(values).any():
                 x = seconds_so_far(result) if panel.over_seconds else result.iteration
-                yield Line(label, x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
+                yield Curve(label, x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
         return
     for label in dict.fromkeys(label for _, label in panel.curves):
         chosen = [(x, results[variant]) for x, (variant, name) in zip(panel.x, panel.curves, strict=True) if name == label]
         ends = [np.atleast_1d(result[panel.measure][..., -1]) for _, result in chosen]
-        yield Line(
+        yield Curve(
             label,
             np.array([x for x, _ in chosen], dtype=np.float64),
             np.array([end.mean() for end in ends]),

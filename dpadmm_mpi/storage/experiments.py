@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from dpadmm_mpi.config.extensions import Extension
-from dpadmm_mpi.config.files import Experiment, Source, from_python, load_extensions, read_table
+from dpadmm_mpi.config.files import Experiment, RawConfig, from_python, load_extensions, read_table
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Config, fingerprint
 from dpadmm_mpi.methods.experiment import experiment
 
 
-def source_of(source: str | Path | Mapping[str, Any]) -> Source:
+def source_of(source: str | Path | Mapping[str, Any]) -> RawConfig:
     """The table of a file or a dictionary."""
     if isinstance(source, Mapping):
         return from_python(source)

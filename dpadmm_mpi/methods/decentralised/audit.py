@@ -17,9 +17,9 @@ from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.auditing import (
     SIGNIFICANCE,
+    AuditRequest,
     Examined,
     Recording,
-    Request,
     distribution_findings,
     examine,
     nodes_to_audit,
@@ -38,7 +38,7 @@ from dpadmm_mpi.types import Array, Ints
 
 
 @examine.register
-def _(plan: NetworkPlan, recording: Recording, dataset: Dataset[Any], request: Request) -> Examined:
+def _(plan: NetworkPlan, recording: Recording, dataset: Dataset[Any], request: AuditRequest) -> Examined:
     """One record of one node, or `candidates` records of every node (or of one)."""
     nodes = nodes_to_audit(plan, recording, request)
     transcript = read_transcript(plan, recording, dataset)

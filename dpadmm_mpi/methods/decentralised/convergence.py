@@ -19,7 +19,7 @@ _LARGEST_GAMMA = 1e12
 
 
 @dataclass(frozen=True)
-class Network:
+class GraphMatrices:
     """The matrices of a graph."""
 
     laplacian: Array  # D - A
@@ -41,7 +41,7 @@ class Network:
         return bool(np.linalg.eigvalsh(self.signless)[0] < 1e-9 * max(1.0, self.degree.max()))
 
 
-def madmm_rate(network: Network, eta: Array, theta: float, m: float, M: float, as_printed: bool) -> tuple[float, float]:
+def madmm_rate(network: GraphMatrices, eta: Array, theta: float, m: float, M: float, as_printed: bool) -> tuple[float, float]:
     """The lower bound [M] (23) on delta(t), with the best mu > 1; (delta, mu).
 
     (W - theta I)(D - A) has the consensus direction in its null space, so its smallest singular value must be 0 for a bound
@@ -64,7 +64,7 @@ def madmm_rate(network: Network, eta: Array, theta: float, m: float, M: float, a
 
 
 def recycling_margins(
-    network: Network, eta: Array, eta_next: Array, gamma: float, M: Array, L: float, mu: float
+    network: GraphMatrices, eta: Array, eta_next: Array, gamma: float, M: Array, L: float, mu: float
 ) -> tuple[float, float]:
     """Margins of [R] Theorem IV.1 (i) and (ii): smallest eigenvalue of the symmetrised difference of the two sides.
 
@@ -81,7 +81,7 @@ def recycling_margins(
     return _smallest(one), _smallest(two)
 
 
-def recycling_holds(network: Network, pairs: Pairs, gamma: float, M: Array, fixed: bool) -> tuple[float, float]:
+def recycling_holds(network: GraphMatrices, pairs: Pairs, gamma: float, M: Array, fixed: bool) -> tuple[float, float]:
     """The margins over pairs of consecutive penalties, for R-ADMM's L = mu = 2 (`fixed`) or the best constants."""
     best = (-np.inf, -np.inf)
     for L, mu in [(2.0, 2.0)] if fixed else _FREE:
@@ -91,7 +91,7 @@ def recycling_holds(network: Network, pairs: Pairs, gamma: float, M: Array, fixe
     return best
 
 
-def smallest_gamma(network: Network, pairs: Pairs, M: Array, fixed: bool) -> float | None:
+def smallest_gamma(network: GraphMatrices, pairs: Pairs, M: Array, fixed: bool) -> float | None:
     """The smallest gamma that meets both conditions, to 0.1 %; None if no gamma does."""
 
     def holds(gamma: float) -> bool:

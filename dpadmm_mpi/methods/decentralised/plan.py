@@ -15,7 +15,7 @@ from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, OptimumSearch
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Settings, State
-from dpadmm_mpi.methods.decentralised.convergence import Network
+from dpadmm_mpi.methods.decentralised.convergence import GraphMatrices
 from dpadmm_mpi.methods.decentralised.curvature import curvature_of
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.decentralised.theory import LARGEST_NETWORK, Theorems, sample_sizes
@@ -177,7 +177,7 @@ class NetworkPlan(Plan[State]):
     def _z_norm(self) -> ZNorm | None:
         if not self._has_z_norm:
             return None
-        network = Network.of(self.topology.neighbours)
+        network = GraphMatrices.of(self.topology.neighbours)
         return ZNorm(network.laplacian, network.signless, self.settings.eta[:, 0], self.settings.theta[:, 0])
 
     def optimum_search(self) -> OptimumSearch:

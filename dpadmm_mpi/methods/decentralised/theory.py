@@ -37,7 +37,7 @@ class Theorems(NamedTuple):
             return [*lines, "-      convergence: a single node is at its optimum after one data step"]
         if self.topology.nodes > LARGEST_NETWORK:
             return [*lines, f"-      convergence: not examined for more than {LARGEST_NETWORK} nodes"]
-        network = convergence.Network.of(self.topology.neighbours)
+        network = convergence.GraphMatrices.of(self.topology.neighbours)
         return lines + (self._madmm(network) if gamma is None else self._recycled(network, gamma, fixed))
 
     def _bounded(self) -> list[str]:
@@ -49,7 +49,7 @@ class Theorems(NamedTuple):
             "nodes agree where they are stopped, short of the optimum; give algorithm.eta a limit"
         ]
 
-    def _madmm(self, network: convergence.Network) -> list[str]:
+    def _madmm(self, network: convergence.GraphMatrices) -> list[str]:
         r = self.releases
         slack = (r.eta - r.theta).min()
         falls = bool((np.diff(r.eta, axis=0) < 0).any())
@@ -72,7 +72,7 @@ class Theorems(NamedTuple):
             )
         return lines
 
-    def _recycled(self, network: convergence.Network, gammas: Array, fixed: bool) -> list[str]:
+    def _recycled(self, network: convergence.GraphMatrices, gammas: Array, fixed: bool) -> list[str]:
         r, M = self.releases, self.curvature.M
         names = "(iii), (iv)" if fixed else "(i), (ii)"
         # The first and the last pair of consecutive data steps, and one in between.

@@ -18,9 +18,9 @@ from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.auditing import (
     SIGNIFICANCE,
+    AuditRequest,
     Examined,
     Recording,
-    Request,
     distribution_findings,
     examine,
     nodes_to_audit,
@@ -39,7 +39,7 @@ REPLAY = 1e-8  # how well an inner loop that is computed again must fit the reco
 
 
 @examine.register
-def _(plan: StarPlan, recording: Recording, dataset: Dataset[Any], request: Request) -> Examined:
+def _(plan: StarPlan, recording: Recording, dataset: Dataset[Any], request: AuditRequest) -> Examined:
     """One record of one provider, or `candidates` records of every one (or of one)."""
     nodes = nodes_to_audit(plan, recording, request)
     candidates = min(request.candidates, int(plan.sizes[nodes].min()))
@@ -97,7 +97,7 @@ class ProviderView:
                 o = (v[:-1] - v[1:]) / self.inner.eta - dual - self.inner.rho * (v[:-1] - z[run, t - 1])
                 o -= problem.ridge * v[:-1]
                 sigma = float(self.recording["privacy/noise_std"][t, self.node])
-                mixture = Mixture(problem, v[:-1], o, sigma)
+                mixture = StepMixture(problem, v[:-1], o, sigma)
                 losses[run, t - 1] = [mixture.loss(n, factor) for n, factor in zip(replaced, factors, strict=True)]
                 noises.append(mixture.noise(chosen_records) / sigma)
                 dual = dual_step(dual, x[run, t], z[run, t], self.inner.rho)
@@ -117,7 +117,7 @@ class ProviderView:
         return np.stack([start, *path]), m, inner_loop(inner, problem, start, dual, server, m, noise())
 
 
-class Mixture:
+class StepMixture:
     """What one inner loop released, and how likely it was; columns are inner steps, v[0] is v~."""
 
     def __init__(self, problem: NodeProblem, v: Array, released: Array, sigma: float) -> None:

@@ -45,7 +45,7 @@ class Inner:
         return v if self.radius is None else v * min(1.0, self.radius / max(float(np.linalg.norm(v)), 1e-300))
 
 
-class Progress(NamedTuple):
+class InnerState(NamedTuple):
     """After s steps."""
 
     v: Array  # v^s
@@ -81,7 +81,7 @@ def iterates(
     noise: Generator,
     *,
     block: int,
-) -> Iterator[Progress]:
+) -> Iterator[InnerState]:
     """The state after every `block` steps; the numbers do not depend on `block`."""
     _, margins, sums = problem.at(start[None])
     u = problem.weight * sums[0]
@@ -96,7 +96,7 @@ def iterates(
             pushes = fixed + inner.noise_std * noise.standard_normal((len(m), len(start)))
         rows, which = _records(problem.signed, m)
         v, total = steps(v, total, rows, which, problem.loss.first(margins[0, m]), pushes, pull, inner.eta, parameters)
-        yield Progress(v, total)
+        yield InnerState(v, total)
 
 
 def _records(signed: Matrix, m: Ints) -> tuple[Array, Ints]:

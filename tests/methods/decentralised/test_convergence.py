@@ -7,11 +7,17 @@ import pytest
 from support import MakeConfig, WriteToml, command
 
 from dpadmm_mpi.methods.decentralised import sample_size
-from dpadmm_mpi.methods.decentralised.convergence import Network, madmm_rate, recycling_holds, recycling_margins, smallest_gamma
+from dpadmm_mpi.methods.decentralised.convergence import (
+    GraphMatrices,
+    madmm_rate,
+    recycling_holds,
+    recycling_margins,
+    smallest_gamma,
+)
 
-PAIR = Network.of(((1,), (0,)))
-TRIANGLE = Network.of(((1, 2), (0, 2), (0, 1)))
-PATH = Network.of(((1,), (0, 2), (1,)))
+PAIR = GraphMatrices.of(((1,), (0,)))
+TRIANGLE = GraphMatrices.of(((1, 2), (0, 2), (0, 1)))
+PATH = GraphMatrices.of(((1,), (0, 2), (1,)))
 
 
 def test_matrices_and_bipartiteness() -> None:
