@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 
 from dpadmm_mpi.reproduce.intervals import Outcome
-from dpadmm_mpi.reproduce.predicates import AnyTest, Below, Judgement, Row
+from dpadmm_mpi.reproduce.predicates import AnyTest, Below, Row, TestOutcome
 from dpadmm_mpi.reproduce.quantities import Results
 
 Kind = Literal["paper", "ours", "by construction"]
@@ -67,8 +67,8 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class Judgement:
     claim: Claim
     verdict: str
-    strong: Judgement
-    weak: Judgement | None
+    strong: TestOutcome
+    weak: TestOutcome | None
 
     @property
     def measured(self) -> str:

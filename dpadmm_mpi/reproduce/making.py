@@ -15,7 +15,7 @@ from dpadmm_mpi.reproduce.claims import Claim, Judgement, judge
 from dpadmm_mpi.reproduce.drawing import draw
 from dpadmm_mpi.reproduce.figures import Figure
 from dpadmm_mpi.reproduce.pictures import write_table
-from dpadmm_mpi.reproduce.predicates import Judgement
+from dpadmm_mpi.reproduce.predicates import TestOutcome
 from dpadmm_mpi.reproduce.quantities import Results
 from dpadmm_mpi.reproduce.running import results_of, results_of_variation
 
@@ -92,7 +92,7 @@ def _write_evidence(judgements: Sequence[Judgement], target: Path) -> None:
                 _write_rows(writer, [*head, "direction"], judgement.weak)
 
 
-def _write_rows(writer: Any, head: list[Any], evidence: Judgement) -> None:
+def _write_rows(writer: Any, head: list[Any], evidence: TestOutcome) -> None:
     for row in evidence.rows:
         numbers = asdict(row.interval)
         means = " ".join(f"{mean:.6g}" for mean in row.means)

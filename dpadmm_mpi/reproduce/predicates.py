@@ -26,7 +26,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class TestOutcome:
     outcome: Outcome
     rows: tuple[Row, ...]
 
@@ -71,9 +71,9 @@ class Predicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
     def words(self) -> str:
         raise NotImplementedError
 
-    def evidence(self, results: Results) -> Judgement:
+    def evidence(self, results: Results) -> TestOutcome:
         rows = self.rows(results)
-        return Judgement(together([row.outcome for row in rows]), tuple(rows))
+        return TestOutcome(together([row.outcome for row in rows]), tuple(rows))
 
 
 class Below(Predicate, frozen=True, tag="below"):

@@ -27,7 +27,7 @@ class GraphMatrices:
     degree: Array
 
     @classmethod
-    def of(cls, neighbours: tuple[tuple[int, ...], ...]) -> "Network":
+    def of(cls, neighbours: tuple[tuple[int, ...], ...]) -> "GraphMatrices":
         N = len(neighbours)
         A = np.zeros((N, N))
         for i, nb in enumerate(neighbours):

@@ -30,7 +30,7 @@ from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.types import Array
 
 
-class Evidence(NamedTuple):
+class StarEvidence(NamedTuple):
     """What every iteration says about the unknown record a: v = weight L'(a.f) a + error."""
 
     v: Array  # (K, d)
@@ -39,7 +39,7 @@ class Evidence(NamedTuple):
     weight: float
 
 
-def evidence(plan: StarPlan, recording: Recording, known: Array, run: int, node: int) -> Evidence:
+def evidence(plan: StarPlan, recording: Recording, known: Array, run: int, node: int) -> StarEvidence:
     """`known` are the provider's other records as signed rows; the size of the provider is known too."""
     x, z = recording["trajectory"][run, :, node], recording["server_trajectory"][run]
     s, M = plan.settings, len(known) + 1
@@ -57,7 +57,7 @@ def evidence(plan: StarPlan, recording: Recording, known: Array, run: int, node:
         fs.append(f)
         scales.append(scale)
         dual = dual_step(dual, x[t], z[t], s.rho)
-    return Evidence(np.array(vs), np.array(fs), np.array(scales), 1.0 / M)
+    return StarEvidence(np.array(vs), np.array(fs), np.array(scales), 1.0 / M)
 
 
 def _gradient(problem: NodeProblem, x: Array) -> Array:
