@@ -76,6 +76,7 @@ def _entry(judgement: Judgement) -> dict[str, Any]:
         "interval": [deciding.low, deciding.high] if deciding.runs != 1 else None,  # one run has none
         "measured": judgement.measured,
         "note": claim.note,
+        "revised": claim.revised,
     }
 
 
