@@ -63,6 +63,28 @@ def madmm_rate(network: GraphMatrices, eta: Array, theta: float, m: float, M: fl
     return float(rate[best]), float(mu[best])
 
 
+def madmm_largest_rate(network: GraphMatrices, eta: float, theta: float, m: float, M: Array) -> tuple[float, float]:
+    """The largest delta(t) that meets [M] (21) and (22), with the best mu > 1, for one penalty; (delta, mu).
+
+    (22) has the strong convexity m on its right, where D_M is printed (docs/mathematics.md, section 10). It is a matrix
+    inequality delta left <= right, so the largest delta is the smallest generalised eigenvalue of both.
+    """
+    from scipy.linalg import eigh
+
+    one = np.eye(len(M))
+    connectivity = float(np.linalg.eigvalsh(network.laplacian)[1])
+    gap = (eta - theta) * float(np.linalg.eigvalsh(network.laplacian)[-1])
+    spread = eta * network.signless
+    right = 2.0 * (eta - theta) * network.laplacian + 2.0 * m * one
+    best = (-np.inf, np.nan)
+    for mu in 1.0 + np.geomspace(1e-3, 1e3, 121):
+        left = (mu * gap**2 * one + mu**2 * np.diag(M**2)) / (theta * connectivity * (mu - 1.0)) + spread
+        first = theta * connectivity / (mu**2 * float(np.linalg.eigvalsh(spread)[-1]))
+        second = float(eigh(right, left, eigvals_only=True, subset_by_index=(0, 0))[0])
+        best = max(best, (min(first, second), float(mu)))
+    return best
+
+
 def recycling_margins(
     network: GraphMatrices, eta: Array, eta_next: Array, gamma: float, M: Array, L: float, mu: float
 ) -> tuple[float, float]:
