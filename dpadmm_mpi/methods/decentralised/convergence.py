@@ -76,13 +76,20 @@ def madmm_largest_rate(network: GraphMatrices, eta: float, theta: float, m: floa
     gap = (eta - theta) * float(np.linalg.eigvalsh(network.laplacian)[-1])
     spread = eta * network.signless
     right = 2.0 * (eta - theta) * network.laplacian + 2.0 * m * one
-    best = (-np.inf, np.nan)
-    for mu in 1.0 + np.geomspace(1e-3, 1e3, 121):
+    top = float(np.linalg.eigvalsh(spread)[-1])
+
+    def rate(mu: float) -> float:
         left = (mu * gap**2 * one + mu**2 * np.diag(M**2)) / (theta * connectivity * (mu - 1.0)) + spread
-        first = theta * connectivity / (mu**2 * float(np.linalg.eigvalsh(spread)[-1]))
         second = float(eigh(right, left, eigvals_only=True, subset_by_index=(0, 0))[0])
-        best = max(best, (min(first, second), float(mu)))
-    return best
+        return min(theta * connectivity / (mu**2 * top), second)
+
+    grid = np.geomspace(1e-3, 1e3, 61)  # of mu - 1, and again between the neighbours of its best
+    for _ in range(2):
+        best = int(np.argmax([rate(1.0 + step) for step in grid]))
+        around = grid[[max(best - 1, 0), min(best + 1, len(grid) - 1)]]
+        grid = np.geomspace(*around, 61)
+    mu = 1.0 + max(grid, key=lambda step: rate(1.0 + step))
+    return rate(mu), float(mu)
 
 
 def recycling_margins(

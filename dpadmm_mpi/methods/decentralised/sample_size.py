@@ -42,6 +42,6 @@ def noise_norm(features: int, alpha: float, beta: float) -> float:
 def noise_cost(norm: float, ridge: float) -> float:
     """[R] Lemma E.1: noise of that norm in the linear term moves a minimum by at most so much of the objective.
 
-    With strong convexity `ridge` = rho/N the argmin moves by at most norm/ridge (Lemma E.2), and the objective by norm times that.
+    With strong convexity `ridge` = rho/N the argmin moves by at most norm/ridge (Lemma E.2), the objective by norm times that.
     """
     return norm**2 / ridge

@@ -131,8 +131,8 @@ def sample_sizes(r: NetworkReleases, f_ref: float, tau: float, beta: float, gap:
     return [
         *lines,
         f"-      with noise, probability {1 - 2 * beta:g}: {noisy} ([R] Theorem VI.2 with a = 1)",
-        f"-      noise of a data step, probability {1 - beta:g}: its norm is at most {norm:.4g}, and it moves a node's own minimum "
-        f"by at most {cost:.4g} of O_i ([R] Lemmas E.3 and E.1)",
+        f"-      noise of a data step, probability {1 - beta:g}: its norm is at most {norm:.4g}, and it moves a node's own "
+        f"minimum by at most {cost:.4g} of O_i ([R] Lemmas E.3 and E.1)",
     ]
 
 
