@@ -16,7 +16,7 @@ from dpadmm_mpi.methods.decentralised.method import MAdmm
 
 @dp.method("means")
 class Means(MAdmm):
-    """No classifier: O_i(f) = ||f - b_i||^2 / 2, b_i the mean of the node's rows, so that the nodes agree at the mean of all b_i."""
+    """No classifier: O_i(f) = ||f - b_i||^2 / 2, b_i the mean of the node's rows; the nodes agree at the mean of all b_i."""
 
     def data_step(self, node, state, t):
         b = np.stack([np.asarray(problem.signed.mean(axis=0)).ravel() for problem in node.problems])
@@ -49,7 +49,8 @@ def test_another_local_objective(tmp_path: Path) -> None:
 
 
 # [M] 6.3: in ADMM the sensitivity does not depend on the step size, so that smaller steps (a larger eta) need more noise for
-# privacy and withstand it; in a subgradient method both the step and the noise that it needs shrink together.
+# privacy; in a subgradient method both the step and the noise that it needs shrink together. Whether accuracy and privacy gain
+# at once is no matter of a test: results/ judges it.
 
 ETAS = (0.5, 1.0, 2.0, 4.0)
 
@@ -95,19 +96,3 @@ def test_in_a_subgradient_method_both_shrink() -> None:
         shifts.append(np.linalg.norm(moved, axis=1).max())
         assert shifts[-1] <= 2.0 * step / 40
     assert np.array(shifts) / (1.0, 0.5, 0.25, 0.125) == pytest.approx(np.full(4, shifts[0]))
-
-
-def test_growing_penalties_improve_accuracy_and_privacy_at_once() -> None:
-    """[M] 6.3 on a small problem, 60 runs: with the same noise parameter the growing penalty has the lower P(T) and the lower
-    loss, by more than four standard errors of the paired difference."""
-
-    def ends(algorithm: Raw, perturbation: str) -> tuple[Array, float]:
-        raw = configuration(algorithm, 40, privacy={"perturbation": perturbation, "alpha": 6.0}, record={"every": 40})
-        result = result_of(raw | {"runs": 60})
-        return result["loss"][:, -1], float(result["privacy/bound"][-1])
-
-    constant, spent = ends({"method": "admm", "eta": 0.5}, "dual")
-    growing, saved = ends({"method": "m-admm", "eta": {"first": 0.5, "ratio": 1.05}, "theta": 0.5}, "penalty")
-    difference = constant - growing
-    assert saved < spent
-    assert difference.mean() > 4.0 * difference.std(ddof=1) / np.sqrt(60)
