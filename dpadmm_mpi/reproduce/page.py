@@ -105,14 +105,14 @@ def _apart(claims: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _revised(claims: Sequence[dict[str, Any]]) -> list[str]:
-    """Claims that were changed after a look at results; older reports do not say it."""
+    """Claims that were changed later; older reports do not say it."""
     changed = [claim for claim in claims if claim.get("revised")]
     if not changed:
         return []
     papers = sum(claim["kind"] == "paper" for claim in changed)
     return [
-        f"{len(changed)} of the {len(claims)} claims ({papers} of the papers') were changed after a look at quick versions; "
-        "they say so.",
+        f"{len(changed)} of the {len(claims)} claims ({papers} of the papers') were changed after they had first been written "
+        "down, with such results known; they say how.",
     ]
 
 

@@ -64,7 +64,7 @@ def test_it_says_what_is_not_reproduced_and_what_changes(made: Path) -> None:
     second = list(CATALOGUE)[1]
     assert f"* [[R] V, Fig. 9](#{second}): too good" in before
     assert "all before the runs on this page" in before
-    assert "1 of the 6 claims (1 of the papers') were changed after a look at quick versions" in before
+    assert "1 of the 6 claims (1 of the papers') were changed after they had first been written" in before
     assert "| 1 | so it is. (*Revised*: was stronger.) | reproduced |" in after
     assert "“we see that it is so”" in after
     assert "| 2 | too good. | **not reproduced** |" in after
