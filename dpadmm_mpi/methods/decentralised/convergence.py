@@ -86,10 +86,9 @@ def madmm_largest_rate(network: GraphMatrices, eta: float, theta: float, m: floa
     grid = np.geomspace(1e-3, 1e3, 61)  # of mu - 1, and again between the neighbours of its best
     for _ in range(2):
         best = int(np.argmax([rate(1.0 + step) for step in grid]))
-        around = grid[[max(best - 1, 0), min(best + 1, len(grid) - 1)]]
-        grid = np.geomspace(*around, 61)
-    mu = 1.0 + max(grid, key=lambda step: rate(1.0 + step))
-    return rate(mu), float(mu)
+        grid = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 61)
+    mu = 1.0 + float(max(grid, key=lambda step: rate(1.0 + step)))
+    return rate(mu), mu
 
 
 def recycling_margins(

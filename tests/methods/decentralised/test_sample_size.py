@@ -103,12 +103,17 @@ def test_delta_enters_the_sample_sizes(tmp_path: Path) -> None:
     free = result_of(configuration(90, {"method": "r-admm", "eta": 0.5}, 101))
     gap = float((free["node_loss"][0, 5] - free["node_loss"][0, -1]).max())
     assert gap > 0.0
-    for size in (
-        lambda g: sample_size.without_noise(1.0, 0.1, 0.05, g),
-        lambda g: sample_size.with_noise(1.0, 0.1, 0.05, 1e6, 3, 2.0, 3, gap=g),
-    ):
+
+    def plain(g: float) -> float:
+        return sample_size.without_noise(1.0, 0.1, 0.05, g)
+
+    def noisy(g: float) -> float:
+        return sample_size.with_noise(1.0, 0.1, 0.05, 1e6, 3, 2.0, 3, gap=g)
+
+    for size in (plain, noisy):
         assert size(0.05) == pytest.approx(4 * size(0.0))
         assert size(0.1) == np.inf
+    assert plain(min(gap, 0.05)) > plain(0.0)
     path = tmp_path / "c.toml"
     path.write_text('[algorithm]\nmethod = "r-admm"\n[privacy]\nperturbation = "objective"\nalpha = 1.0\n')
     said = command("check", path, "--gap", "0.05").stdout
