@@ -52,7 +52,7 @@ class Accelerated(Linearised):
     momentum again when the residual grows (Goldstein et al. 2014, Algorithm 8): it converges, at the pace of the plain method.
     "safeguarded" has a quadratic model of the loss, made of the published gradients, in the place of the momentum, and falls
     back on plain steps: without noise it is proven to converge where eta <= 1/L_f and gamma >= eta rho ||A||^2 + 1, and it is
-    the fastest of the three by far.
+    the fastest of the three wherever it was tried.
     """
 
     restart: bool | Literal["safeguarded"] = False  # of the momentum, when the residual grows; or a model in its place
