@@ -119,7 +119,7 @@ def round_of(c: Curator, gradient: Array, s: Settings, first: bool) -> Curator:
             shorter = search.length * float(np.clip(begun / (begun + slope), SHORTEST, LONGEST))
             search = search._replace(length=shorter)
             return c._replace(x_hat=search.x + shorter * search.direction, memory=_packed(search))
-    direction = np.linalg.solve(search.H + s.rho * s.A.square, -whole)
+    direction = np.asarray(np.linalg.solve(search.H + s.rho * s.A.square, -whole), dtype=np.float64)
     search = Search(x, gradient, direction, 1.0, search.H)
     return c._replace(x_hat=x + direction, memory=_packed(search))
 

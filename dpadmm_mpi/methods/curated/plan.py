@@ -18,7 +18,7 @@ from dpadmm_mpi.methods.curated.linear_maps import LARGEST, Identity, LinearMap,
 from dpadmm_mpi.methods.curated.measures import CuratedMeasures, GivenMeasures, OfMeans
 from dpadmm_mpi.methods.curated.optimum import CuratedOptimum
 from dpadmm_mpi.methods.curated.regularisers import L1, Regulariser, regularisers
-from dpadmm_mpi.methods.curated.splitting import Given, Splitting, splitting_of
+from dpadmm_mpi.methods.curated.splitting import Given, splitting_of
 from dpadmm_mpi.methods.curated.steps import Settings
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy import gaussian_noise
@@ -175,7 +175,7 @@ def make_plan(method: Method, steps: StepOptions, config: Config, topology: Topo
     assert isinstance(terms, CuratedTerms)
     A = terms.map.make(dataset)
     splitting = splitting_of(terms.map_B, terms.map_c, A.rows)
-    _refuse_unmeasurable(config, steps, splitting, dataset.features)
+    _refuse_unmeasurable(config, steps, dataset.features)
     releases = _releases(method, steps, config, dataset, A.from_records)
     settings = replace(_settings(steps, config, A, releases), splitting=splitting, sizes=dataset.sizes)
     return CuratedPlan(
@@ -190,9 +190,7 @@ def make_plan(method: Method, steps: StepOptions, config: Config, topology: Topo
     )
 
 
-def _refuse_unmeasurable(config: Config, steps: StepOptions, splitting: Splitting, features: int) -> None:
-    if config.record.optimum and isinstance(splitting, Given):
-        raise InputError("record.optimum: is found for A x - w = 0, and problem.map_B or map_c is given; remove it")
+def _refuse_unmeasurable(config: Config, steps: StepOptions, features: int) -> None:
     if _wants_criterion(config) and not config.record.optimum:
         raise InputError("record.metrics: the criterion of [C] Theorem 2 needs the optimum; set record.optimum = true")
     if steps.restart == safeguarded.NAME and features > LARGEST:
