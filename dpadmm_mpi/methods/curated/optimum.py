@@ -1,7 +1,6 @@
 """The optimum of the curated family, min f(x) + g(w), A x + B w = c, by an interior-point method that shares nothing with ADMM.
 
-The points that meet the constraint are x = x_0 + X v, w = w_0 + W v, and v is free: for w = A x, v is x itself. What follows has
-w for A x.
+The points that meet the constraint are x = x_0 + X v, w = w_0 + W v, and v is free: for w = A x, v is x itself.
 
 lambda1 |z| is the smallest lambda1 s with s >= |z|. The logarithmic barrier mu ln(s^2 - z^2), with the best s put in, makes
 of it
