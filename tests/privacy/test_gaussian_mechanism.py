@@ -31,7 +31,7 @@ def test_the_printed_sigma_is_enough_below_1_and_more_than_the_account_asks_for(
 
 
 def test_the_printed_sigma_is_not_enough_for_a_large_epsilon() -> None:
-    """Both definitions leave out epsilon < 1. At 10 and delta = 1e-5 the true delta is larger; the account says more than 10."""
+    """Both definitions leave out epsilon < 1. At 10 and delta = 1e-5 the true delta is larger; the account says more."""
     sigma = printed(10.0, 1e-5)
     assert true_delta(10.0, sigma) > 1e-5
     assert float(gaussian_noise.epsilon(gaussian_noise.gaussian(sigma), np.array([1.0]), 1e-5)[0]) > 10.0
