@@ -153,6 +153,7 @@ RESTARTS: dict[str, Callable[[MakeConfig], Raw]] = {
     "s-admm": lambda make: around_a_hub(make, "s-admm", {"inner_steps": 20}),
     "ps-admm": lambda make: around_a_hub(make, "ps-admm", {"inner_steps": 20, "averaging": "extrapolated"}, noise_std=0.3),
     "gl-admm": lambda make: around_a_hub(make, "gl-admm", record={"optimum": True}),
+    "gl-exact-admm": lambda make: around_a_hub(make, "gl-exact-admm", {"rho": 0.1}),
     "gl-acc-admm": lambda make: around_a_hub(make, "gl-acc-admm", {"restart": True}),
     "dp-admm": lambda make: around_a_hub(make, "dp-admm", {"u0": "as-printed"}, noise_std=0.05),
     "dp-acc-admm": lambda make: around_a_hub(make, "dp-acc-admm", noise_std=0.05, record={"every": 2, "trajectory": False}),

@@ -29,6 +29,7 @@ SAMPLE = 256  # records that the density is taken from
 EVALUATIONS, QUIET_EVALUATIONS = 11, 7.5  # of a solve with a kept factorisation, with noise and without
 ROUGH_EVALUATIONS = 6  # before the Hessian that is kept
 NEWTON_STEPS = 3.5  # of a damped Newton solve that starts at the iterate before
+GRADIENTS_SOLVED = 5.0  # of a curator's exact x step
 PRODUCTS = 30  # with the Hessian, of a Newton step by conjugate gradients
 EIGENVECTORS = 10  # d^3 multiplications of an eigendecomposition
 OPTIMUM_STEPS = 10  # Newton steps of the centralised optimum
@@ -123,6 +124,7 @@ class _Work:
         self.curated = isinstance(plan, CuratedPlan)
         self.noisy = plan.config.is_noisy
         self.exact = plan.solves_exactly
+        self.gradients = GRADIENTS_SOLVED if isinstance(plan, CuratedPlan) and plan.settings.exact else 1.0
         d = self.d
         self.small = np.zeros(len(self.B), dtype=bool)
         self.sparse = np.full(len(self.B), rows.sparse)
@@ -145,7 +147,7 @@ class _Work:
         """One iteration, the mean over those that touch the records and those that do not."""
         m = self.machine
         if self.curated:
-            return self._gradient() + CALLS_NODE * self.shared_call
+            return self.gradients * (self._gradient() + CALLS_NODE * self.shared_call)
         if not self.decentralised:
             return self._solve() if self.inner_steps is None else self.alone._inner_loop(self.inner_steps)
         noise = (CALLS_NOISE * m.call + self.d * m.normal) if self.noisy else 0.0

@@ -1,6 +1,6 @@
 """What the engine asks of the nodes of one rank: phases of work, one exchange of a named field, and receiving."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
@@ -55,8 +55,8 @@ class Nodes(Protocol[S]):
 
     def initial(self, runs: range) -> S: ...
 
-    def phases(self, t: int) -> tuple[Phase, ...]:
-        """The exchanges of iteration t; at t = 0 those that set up the first one."""
+    def phases(self, t: int) -> Iterable[Phase]:
+        """The exchanges of iteration t, the same on every rank; at t = 0 those that set up the first one."""
         ...
 
     def work(self, state: S, t: int, runs: range, phase: int) -> S:

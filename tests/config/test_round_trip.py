@@ -109,7 +109,8 @@ def hub_methods(draw: st.DrawFn) -> Raw:
     if method in ("s-admm", "ps-admm"):
         keys |= {"eta": auto, "inner_steps": COUNT, "averaging": st.sampled_from(["uniform", "extrapolated"])}
     if method in CURATED_METHODS:
-        keys |= {"eta": auto, "gamma": auto, "u0": st.sampled_from(["zero", "as-printed"])}
+        if method != "gl-exact-admm":
+            keys |= {"eta": auto, "gamma": auto, "u0": st.sampled_from(["zero", "as-printed"])}
         problem = {"lambda1": st.floats(0.0, 1e6), "regulariser": st.sampled_from(["l1", "l2"])}
         if "acc" in method:
             keys["restart"] = st.booleans()

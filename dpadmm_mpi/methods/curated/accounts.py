@@ -12,7 +12,7 @@ import numpy as np
 
 from dpadmm_mpi.methods.base import NO_NOISE
 from dpadmm_mpi.methods.gaussian import paper_account, paper_noise, sound_account, sound_noise
-from dpadmm_mpi.privacy import gaussian_noise
+from dpadmm_mpi.privacy import gaussian_noise, sampled_steps
 from dpadmm_mpi.privacy.account import Account
 from dpadmm_mpi.privacy.releases import CuratedReleases
 from dpadmm_mpi.types import Array
@@ -26,6 +26,7 @@ SOUND_SAMPLED = (
     "Gaussian mechanism of sensitivity 2c/batch on a sample without replacement (Wang et al. 2019, Theorem 27), Renyi curves "
     "added over the iterations, at the best order"
 )
+UNSEEN = 1e-9  # sensitivity, of 1, of a step that the record does not enter: above 0, for something is divided by it
 GIVEN_MAP = "for a given A; this one is estimated from the records without noise, which is not accounted for"
 NOT_PRIVATE = "not private: u_0 is computed from the records without noise"
 
@@ -66,6 +67,18 @@ def _sound_totals(r: CuratedReleases, delta: float, last: bool = False) -> Array
     else:
         total = np.concatenate([np.zeros((len(curves), 1)), np.cumsum(curves[:, which], axis=1)], axis=1)
     return gaussian_noise.converted(total.T, delta)
+
+
+def conditioned_epsilon(r: CuratedReleases, delta: float) -> Array:
+    """Epsilon at delta after t iterations against one who knows which records were sampled, (T+1, nodes).
+
+    A step that the record enters is a Gaussian mechanism of sensitivity 2c/batch; the others do not see it.
+    """
+    hit = 2.0 * r.c / r.averaged
+    noise = np.ones(r.iterations) if r.noise_shape is None else r.noise_shape
+    steps = sampled_steps.Steps(1, r.averaged / r.records, noise, hit, missed=UNSEEN * hit)
+    mixture = sampled_steps.mixture(steps, np.arange(1.0, r.iterations + 1.0), delta)
+    return _for_every_node(r, np.append(0.0, mixture.epsilon(r.noise_std, delta)))
 
 
 def _sound_curve(r: CuratedReleases) -> Array:

@@ -16,7 +16,7 @@ from dpadmm_mpi.methods.metrics import ErgodicCriterion
 from dpadmm_mpi.methods.star import accounts, theory
 from dpadmm_mpi.methods.star.algorithm import Settings, StarNodes, State
 from dpadmm_mpi.methods.star.measures import StarMeasures
-from dpadmm_mpi.methods.star.optimum import SparseOptimum
+from dpadmm_mpi.methods.star.optimum import BallOptimum, SparseOptimum
 from dpadmm_mpi.methods.star.svrg import Inner
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy import gaussian_noise
@@ -135,12 +135,14 @@ class StarPlan(Plan[State]):
         return StarMeasures(self.features, self.sizes, self.extra_metrics, problems, self.settings)
 
     def optimum_search(self) -> OptimumSearch:
-        """argmin_z sum_i f_i(z) + g(z), without a ball"""
+        """argmin_z sum_i f_i(z) + g(z), in the ball if there is one"""
         s = self.settings
-        if s.regulariser == "l1":
-            return SparseOptimum(self.features, s.local_ridge, s.reg)
-        ridge = 2.0 * s.reg / self.nodes + s.local_ridge
-        return CentralisedOptimum(self.features, ridge, self.config.record.optimum)
+        search: CentralisedOptimum | SparseOptimum = SparseOptimum(self.features, s.local_ridge, s.reg)
+        if s.regulariser != "l1":
+            ridge = 2.0 * s.reg / self.nodes + s.local_ridge
+            search = CentralisedOptimum(self.features, ridge, self.config.record.optimum)
+        radius = None if s.inner is None else s.inner.radius
+        return search if radius is None else BallOptimum(search, radius)
 
 
 def make_plan(method: Method, options: StarOptions, config: Config, topology: Topology, dataset: Dataset[Any]) -> StarPlan:
@@ -252,8 +254,6 @@ def _notes(config: Config, settings: Settings, releases: StarReleases) -> list[s
             f"the providers have {M.min():.0f} to {M.max():.0f} records, but every provider's mean loss counts the same, so a "
             "record of a small provider weighs more"
         )
-    if settings.inner is not None and settings.inner.radius is not None and config.record.optimum:
-        notes.append("the recorded optimum is that of the problem without the ball of algorithm.radius")
     if settings.inner is not None and settings.inner.extrapolated:
         notes.append("the extrapolated average of [S] is no convex combination: its zeta is negative, and it magnifies noise")
     if releases.noise_std > 0.0 and accounts.paper_margin(releases, config.privacy.delta).min() < 0.0:
