@@ -78,7 +78,7 @@ def _star_view(plan: StarPlan, result: Result, dataset: Dataset[Any], node: int)
         found = star_evidence(plan, result, known, run, node)
         return found.v, found.f, found.scale
 
-    steps = np.arange(1, plan.config.iterations + 1)
+    steps = np.arange(1, plan.iterations + 1)
     return Seen(X * shard.y[:, None], 1.0 / len(X), steps, "epsilon_sound", seen, power=2.0)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from dpadmm_mpi.problems.newton import ARMIJO, ITERATIONS, ROUND_OFF, TOLERANCE, norms
 from dpadmm_mpi.problems.objective import SCALE_FLOOR, NodeProblem
 from dpadmm_mpi.problems.strategies import nodes_in_a_chunk
-from dpadmm_mpi.types import Array, Ints, Matrix
+from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 _ROWS = 8  # shards are padded with rows of zeros to a multiple of this
 
@@ -74,17 +74,18 @@ class Batch:
                 means[run, chunk] = np.sum(self.weight[chunk] * values, axis=-1) / self.C[chunk]
         return means
 
-    def argmins(self, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
-        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals."""
-        found, residuals = np.empty_like(start), np.empty(start.shape[:-1])
+    def argmins(self, linear: Array, quadratic: Array, start: Array, active: Bools) -> tuple[Array, Array]:
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every active node and run, and the relative residuals."""
+        found, residuals = start.copy(), np.full(start.shape[:-1], np.nan)
         with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in an infinite residual
             for chunk in self._chunks():
+                some = chunk if active[chunk].all() else np.arange(chunk.start, chunk.stop)[active[chunk]]
                 for run in range(len(start)):
-                    points = self._minimise(chunk, linear[run, chunk], (self.ridge + quadratic)[chunk], start[run, chunk])
-                    found[run, chunk], residuals[run, chunk] = points.f, points.residual
+                    points = self._minimise(some, linear[run, some], (self.ridge + quadratic)[some], start[run, some])
+                    found[run, some], residuals[run, some] = points.f, points.residual
         return found, residuals
 
-    def _minimise(self, chunk: slice, linear: Array, ridge: Array, start: Array) -> _Points:
+    def _minimise(self, chunk: slice | Ints, linear: Array, ridge: Array, start: Array) -> _Points:
         tilted = _Tilted(self, self.signed[chunk], self.weight[chunk], self.C[chunk], linear, ridge)
         points = tilted.evaluate(start)
         active = np.arange(len(start))

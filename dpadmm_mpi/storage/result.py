@@ -112,7 +112,7 @@ def accounts(result: Result) -> list[tuple[str, str]]:
     "privacy/NAME" is the total of the worst node in each iteration, "privacy/node_NAME" that of every node.
     """
     there = [name.removeprefix("privacy/") for name in result.arrays if name.startswith("privacy/")]
-    totals = [name for name in there if result[f"privacy/{name}"].shape == result.iteration.shape]
+    totals = [name for name in there if result.dims[f"privacy/{name}"] == ("iteration",)]
     found = []
     for name in [*(name for name in KINDS if name in totals), *(name for name in totals if name not in KINDS)]:
         about = result.attributes[f"privacy/{name}"]

@@ -8,7 +8,7 @@
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -176,6 +176,7 @@ class Tight(PureAccount):
     label: ClassVar[str] = "tighter pure bound"
     column: ClassVar[str] = "tight"
     target: ClassVar[str] = "tight"
+    counts_budget: ClassVar[Literal["pure", "delta", ""]] = "pure"
     line: ClassVar[Any] = (0, (1, 1.5))
 
     def cost(self, r: NetworkReleases) -> StepCost:
@@ -194,6 +195,7 @@ class Epsilon(NetworkAccount):
     label: ClassVar[str] = "epsilon"
     column: ClassVar[str] = "epsilon"
     target: ClassVar[str] = "epsilon"
+    counts_budget: ClassVar[Literal["pure", "delta", ""]] = "delta"
     line: ClassVar[Any] = (0, (5, 1.5, 1, 1.5))
 
     def compute(self, releases: NetworkReleases, delta: float) -> Account:

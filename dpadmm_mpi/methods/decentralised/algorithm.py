@@ -25,7 +25,7 @@ from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, NoPerturbatio
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import is_inside, place_of
-from dpadmm_mpi.types import Array, Ints
+from dpadmm_mpi.types import Array, Bools, Ints
 
 
 class State(NamedTuple):
@@ -54,6 +54,7 @@ class Settings:
     theta: Array
     gamma: Array  # nan without recycled steps
     parameter: Array
+    resting: Bools  # (T+1, N): a data step of a node that leaves its records alone, because its privacy budget is spent
     degree: Ints  # (N,)
     seed: int
     features: int
@@ -96,9 +97,13 @@ class DataNode(Node):
         return draw(s.perturbation.noise, s.seed, self.runs, self.nodes, t, s.parameter[t, self.nodes], s.features)
 
     def argmin(self, linear: Array, quadratic: Array, start: Array, t: int) -> tuple[Array, Array]:
-        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 and its relative residual, (runs, nodes); or an error."""
-        found, residuals = self.problems.argmins(linear, quadratic, start)
-        refuse_inexact(residuals, self.runs, self.nodes, t)
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 and its relative residual, (runs, nodes); or an error.
+
+        The start and nan for a resting node, whose records are left alone.
+        """
+        active = ~self.settings.resting[t, self.nodes]
+        found, residuals = self.problems.argmins(linear, quadratic, start, active)
+        refuse_inexact(residuals[:, active], self.runs, self.nodes[active], t)
         return found, residuals
 
 
@@ -191,6 +196,12 @@ class NetworkSteps(Method):
         return state._replace(dual=dual)
 
 
+def _kept(before: State, after: State, resting: Bools) -> State:
+    """A node that leaves its records alone keeps what it has, and sends its last value again; its dual step goes on."""
+    fields = zip(before._fields, before, after, strict=True)
+    return after._replace(**{name: np.where(resting[:, None], old, new) for name, old, new in fields})
+
+
 class NetworkNodes:
     """The nodes of one rank: local step, then what the neighbours released comes in, then the receiving step."""
 
@@ -223,8 +234,12 @@ class NetworkNodes:
         method = self.settings.method
         if not method.is_data_step(t):
             return self._checked("recycled_step", method.recycled_step(self.node, state, t), state)
+        resting = self.settings.resting[t, self.node.nodes]
+        if resting.all():
+            return state
         node = DataNode(self.settings, self.node.nodes, self.problems, runs)
-        return self._checked("data_step", method.data_step(node, state, t), state)
+        after = self._checked("data_step", method.data_step(node, state, t), state)
+        return _kept(state, after, resting) if resting.any() else after
 
     def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
         """The neighbours' f_j(t) have come in; the dual step follows where the records were touched."""

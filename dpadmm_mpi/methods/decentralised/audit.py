@@ -231,7 +231,7 @@ def _noise_findings(plan: NetworkPlan, nodes: list[int], noise: Array) -> list[s
 def _recycling_findings(transcript: Transcript) -> list[str]:
     """Recycled steps follow from released values alone."""
     plan, node = transcript.plan, transcript.node
-    recycled = np.setdiff1d(np.arange(1, plan.config.iterations + 1), plan.releases.data_steps)
+    recycled = np.setdiff1d(np.arange(1, plan.iterations + 1), plan.releases.data_steps)
     for run in range(transcript.runs):
         for t in recycled:
             primal = transcript.states(run, t - 1).primal

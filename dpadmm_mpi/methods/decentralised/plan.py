@@ -12,6 +12,7 @@ from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, OptimumSearch, Plan, Schedules, Terms, perturbation_name
+from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Settings, State
@@ -28,7 +29,7 @@ from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_regularisers
-from dpadmm_mpi.types import Array, Ints, Matrix
+from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 
 class ConsensusTerms(Terms):
@@ -87,11 +88,11 @@ class NetworkPlan(Plan[State]):
 
     @property
     def work_in_words(self) -> str:
-        return f"{self.config.iterations} iterations with {len(self.releases.data_steps)} data steps"
+        return f"{self.iterations} iterations with {len(self.releases.data_steps)} data steps"
 
     @property
     def data_step_share(self) -> float:
-        return len(self.releases.data_steps) / self.config.iterations
+        return len(self.releases.data_steps) / self.iterations
 
     @property
     def schedules(self) -> Mapping[str, Schedules]:
@@ -206,6 +207,9 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
             notes.append(f"the privacy loss is infinite, not proven: {why}")
         if perturbation.target is not None:
             releases = calibrate(releases, perturbation.target, str(perturbation.target_account), delta)
+    kept = within_budget(method, config, releases)
+    releases = kept.releases
+    notes += kept.notes
     notes += [f"{sentence}; no theorem covers that" for sentence in uncovered(releases.eta, releases.theta)]
     notes += _ambiguities(method, releases, topology.nodes)
     if schedules.grows_without_bound(method.eta):
@@ -231,6 +235,7 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
         settings=settings,
         releases=releases,
         notes=tuple(notes),
+        budget_steps=kept.steps,
     )
 
 
@@ -354,11 +359,19 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
         eta=_every_iteration(releases.eta, releases),
         theta=_data_iterations(releases.theta, releases),
         gamma=_recycling(method, releases),
-        parameter=_data_iterations(releases.parameter, releases),
+        parameter=_data_iterations(np.where(releases.active, releases.parameter, np.nan), releases),
+        resting=_resting(releases),
         degree=topology.degree,
         seed=config.seed,
         features=releases.features,
     )
+
+
+def _resting(releases: NetworkReleases) -> Bools:
+    """(T+1, N): the data steps of nodes whose budget is spent."""
+    resting = np.zeros((releases.iterations + 1, releases.nodes), dtype=bool)
+    resting[releases.data_steps] = ~releases.active
+    return resting
 
 
 def _data_iterations(values: Array, releases: NetworkReleases) -> Array:

@@ -63,7 +63,7 @@ def _(plan: StarPlan, recording: Recording, dataset: Dataset[Any], request: Audi
     stacked = np.cumsum(np.stack(losses), axis=2)
     findings += _noise_findings(np.concatenate(noises))
     findings += distribution_findings(stacked[:, :, -1], lambda delta: accounts.sound_epsilon(plan.releases, delta)[-1, nodes])
-    steps = np.arange(1, plan.config.iterations + 1)
+    steps = np.arange(1, plan.iterations + 1)
     return Examined(nodes, stacked, steps, findings, against="epsilon_sound")
 
 
