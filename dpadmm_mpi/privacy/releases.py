@@ -62,6 +62,10 @@ class NetworkReleases(DataSteps, Releases):
             return np.ones(self.eta.shape, dtype=bool)
         return np.arange(self.touches)[:, None] < self.own_steps
 
+    def steps_of(self, node: int) -> Ints:
+        """The iterations in which a node touches its records."""
+        return self.data_steps[self.active[:, node]]
+
     def first(self, touches: int) -> Self:
         last = self.iterations if touches >= self.touches else int(self.data_steps[touches]) - 1
         kept = {name: getattr(self, name)[:touches] for name in ("data_steps", "eta", "theta", "parameter")}

@@ -65,6 +65,10 @@ def refuse_other_steps(plan: NetworkPlan, recording: Recording) -> None:
                 f"{recording.source}: {place_of(cls)} has a data_step of its own; define argmin_behind too, so that it can be "
                 "audited"
             )
+    if plan.releases.own_steps is not None:
+        raise InputError(
+            f"{recording.source}: nodes rest in it, since their privacy budget is spent; that cannot be audited yet"
+        )
     if not isinstance(plan.releases.noise, Gamma):
         raise InputError(f"{recording.source}: only gamma noise can be audited")
 
