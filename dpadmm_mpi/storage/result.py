@@ -72,6 +72,37 @@ class Result:
     def tight(self) -> NDArray[Any]:
         return self["privacy/tight"]
 
+    def epsilon_against(self, *observers: int) -> NDArray[Any]:
+        """Epsilon of every node against some nodes that pool what they have seen; nan: one of them.
+
+        The coalition is as near to a node as its nearest member, so that the largest of /privacy/pair_epsilon counts.
+
+        Parameters
+        ----------
+        *observers : int
+            The nodes, counted from 0.
+
+        Raises
+        ------
+        InputError
+            The file has no /privacy/pair_epsilon, or no such node.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> privacy = {"perturbation": "objective", "alpha": 1.0}
+        >>> data = {"records": 200, "features": 3}
+        >>> result = dp.run({"iterations": 2, "algorithm": {"method": "admm"}, "data": data, "privacy": privacy})
+        >>> result.epsilon_against(0, 1).round(1).tolist()  # of five nodes on a ring: 3 is two edges away from both
+        """
+        if "privacy/pair_epsilon" not in self:
+            raise InputError(f"{self.source} has no /privacy/pair_epsilon: it is of methods on a network, with up to 300 nodes")
+        pairs, chosen = self["privacy/pair_epsilon"], list(observers)
+        for node in chosen:
+            if not 0 <= node < len(pairs):
+                raise InputError(f"node {node}: there are the nodes 0 to {len(pairs) - 1}")
+        return np.asarray(pairs[:, chosen].max(axis=1, initial=0.0))
+
     def to_xarray(self) -> Any:
         """An xarray.Dataset; names in groups keep their path, as in "privacy/bound", their dimensions do not."""
         try:

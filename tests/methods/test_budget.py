@@ -1,11 +1,13 @@
 """privacy.budget: no run spends more, on any layout, through kills and extensions; what is spent is what happened."""
 
 import signal
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 from support import (
@@ -14,7 +16,6 @@ from support import (
     PROGRAMS,
     MakeConfig,
     Raw,
-    WriteToml,
     around_a_hub,
     by_name,
     command,
@@ -120,70 +121,98 @@ def test_a_resting_node_leaves_its_records_alone(
     np.testing.assert_array_equal(result_of(raw)["trajectory"], undisturbed["trajectory"])
 
 
-def small(config: MakeConfig, when_spent: str) -> Raw:
-    """Own penalties, uneven shards, two runs, recycled steps."""
-    raw = config("mr-admm", "objective", iterations=12, runs=2, record={"checkpoint": 1})
-    return limited(raw, share_of_total(raw, 0.55), when_spent=when_spent)
+HUBS: dict[str, Raw] = {"ps-admm": {"inner_steps": 10}, "dp-admm": {}, "dp-acc-admm": {}}
 
 
-def large(config: MakeConfig, when_spent: str) -> Raw:
-    """Nodes alike that are solved together, of which some rest: kept factorisations."""
-    data = {"features": 70, "records": 1240, "train": 1200, "split": "even", "concentration": None}
-    raw = config("m-admm", "penalty", iterations=8, data=data, record={"checkpoint": 1})
-    return limited(raw, share_of_total(raw, 0.5), when_spent=when_spent)
-
-
-@pytest.mark.parametrize("make", [small, large])
-@pytest.mark.parametrize("when_spent", ["stop", "rest"])
-def test_same_bits_on_every_layout(
-    config: MakeConfig, write_toml: WriteToml, tmp_path: Path, make: Any, when_spent: str
-) -> None:
-    path = write_toml(make(config, when_spent))
-    assert command("run", path, "-o", tmp_path / "serial.h5").returncode == 0
-    for ranks in (2, 3):
-        assert command("run", path, "-o", tmp_path / f"{ranks}.h5", ranks=ranks).returncode == 0
-        assert list(compare(tmp_path / "serial.h5", tmp_path / f"{ranks}.h5")) == []
-    steps = load(tmp_path / "serial.h5")["privacy/budget_steps"]
-    assert (steps.min() < steps.max()) == (when_spent == "rest")
-
-
-@pytest.mark.parametrize("make", [small, large])
-@pytest.mark.parametrize("when_spent", ["stop", "rest"])
-def test_killed_resumed_and_extended(
-    config: MakeConfig, write_toml: WriteToml, tmp_path: Path, make: Any, when_spent: str
-) -> None:
-    """Begun with fewer iterations, killed, finished, extended, and extended again when the budget is long spent."""
-    raw = make(config, when_spent)
-    path, out, iterations = write_toml(raw), tmp_path / "out.h5", raw["iterations"]
-    few = ("--set", f"iterations={iterations // 2}")
-    process = command(0, 30, "run", path, "-o", out, *few, program=MORTAL)
-    assert process.returncode == -signal.SIGKILL
-    for more in (few, (), ("--set", f"iterations={2 * iterations}")):
-        process = command("run", path, "-o", out, "--resume", *more)
-        assert process.returncode == 0, process.stderr
-        assert load(out)["privacy/epsilon"].max() <= raw["privacy"]["budget"]["epsilon"]
-    process = command("run", path, "-o", tmp_path / "whole.h5", "--set", f"iterations={2 * iterations}")
-    assert any("the privacy budget" in line and "lasts for" in line for line in sentences(process))
-    assert list(compare(out, tmp_path / "whole.h5")) == []
-    rows = load(out).iteration[-1] + 1
-    assert rows < iterations + 1 if when_spent == "stop" else rows == 2 * iterations + 1
-
-
-@pytest.mark.parametrize(("method", "algorithm"), [("ps-admm", {"inner_steps": 10}), ("dp-admm", {}), ("dp-acc-admm", {})])
-def test_around_a_hub(config: MakeConfig, write_toml: WriteToml, tmp_path: Path, method: str, algorithm: Raw) -> None:
-    raw = around_a_hub(config, method, algorithm, noise_std=0.4) | {"iterations": 8}
+def around(config: MakeConfig, method: str) -> Raw:
+    raw = around_a_hub(config, method, HUBS[method], noise_std=0.4) | {"iterations": 12}
     raw["privacy"]["noise_std"] = {"first": 0.4, "ratio": 0.95}
+    return raw
+
+
+@pytest.fixture(scope="module")
+def several(shared_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One file with variants that all spend their budgets: both ways, small nodes in batches, nodes alike that are solved
+    together, and methods around a hub.
+    """
+    small = shared_config("mr-admm", "objective", runs=2)
+    data = {"features": 70, "records": 1240, "train": 1200, "split": "even", "concentration": None}
+    large = shared_config("m-admm", "penalty", data=data)
+    variants = []
+    for size, raw in (("small", small), ("large", large)):
+        raw["iterations"] = 12
+        epsilon = share_of_total(raw, 0.45)
+        variants += [limited(raw, epsilon, when_spent=how) | {"name": f"{size}-{how}"} for how in ("stop", "rest")]
+    for method in HUBS:
+        raw = around(shared_config, method)
+        variants.append(limited(raw, share_of_total(raw, 0.7, "epsilon_sound")))
+    for raw in variants:
+        raw["record"] = raw["record"] | {"checkpoint": 1}
+    path = tmp_path_factory.mktemp("budgets") / "several.toml"
+    path.write_text(tomli_w.dumps({"name": "several", "variant": variants}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(several: Path) -> Path:
+    """What a serial run wrote, of 12 iterations."""
+    process = command("run", several, "-o", several.parent / "serial")
+    assert process.returncode == 0, process.stderr
+    assert sum("the privacy budget" in line and "lasts for" in line for line in sentences(process)) == 7
+    return several.parent / "serial"
+
+
+def assert_same(a: Path, b: Path) -> None:
+    names = sorted(path.name for path in a.glob("*.h5"))
+    assert len(names) == 7
+    for name in names:
+        assert list(compare(a / name, b / name)) == []
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_same_bits_on_every_layout(several: Path, undisturbed: Path, tmp_path: Path, ranks: int) -> None:
+    assert command("run", several, "-o", tmp_path, ranks=ranks).returncode == 0
+    assert_same(undisturbed, tmp_path)
+    for size in ("small", "large"):
+        steps = load(tmp_path / f"{size}-rest.h5")["privacy/budget_steps"]
+        assert 0 < steps.min() < steps.max()
+
+
+def test_killed_resumed_and_extended(several: Path, undisturbed: Path, tmp_path: Path) -> None:
+    """Begun with few iterations, killed, finished, extended to 12, and to 16 when the budgets are long spent."""
+    few = ("--set", "iterations=4")
+    process = command(0, 60, "run", several, "-o", tmp_path, *few, program=MORTAL)
+    assert process.returncode == -signal.SIGKILL
+    for more, ranks in ((few, None), ((), 2)):
+        process = command("run", several, "-o", tmp_path, "--resume", *more, ranks=ranks)
+        assert process.returncode == 0, process.stderr
+    assert_same(undisturbed, tmp_path)
+    process = command("run", several, "-o", tmp_path, "--resume", "--set", "iterations=16")
+    assert process.returncode == 0, process.stderr
+    for path in tmp_path.glob("*.h5"):
+        result, before = load(path), load(undisturbed / path.name)
+        budget = tomllib.loads(result.config_text)["privacy"]["budget"]
+        account = "epsilon" if "privacy/epsilon" in result else "epsilon_sound"
+        assert result[f"privacy/{account}"].max() <= budget["epsilon"]
+        if budget["when_spent"] == "stop":
+            np.testing.assert_array_equal(result.iteration, before.iteration)
+            assert result.iteration[-1] < 12
+        else:
+            np.testing.assert_array_equal(result["privacy/alpha"][:13], before["privacy/alpha"])
+            assert result.iteration[-1] == 16
+        np.testing.assert_array_equal(result.loss[:, : len(before.iteration)], before.loss)
+
+
+@pytest.mark.parametrize("method", HUBS)
+def test_around_a_hub(config: MakeConfig, method: str) -> None:
+    raw = around(config, method)
     epsilon = share_of_total(raw, 0.7, "epsilon_sound")
-    whole, path = result_of(raw), write_toml(limited(raw, epsilon))
-    out = tmp_path / "out.h5"
-    assert command("run", path, "-o", out, "--set", "iterations=3").returncode == 0
-    assert command("run", path, "-o", out, "--resume", ranks=2).returncode == 0
-    result = load(out)
+    whole, result = result_of(raw), result_of(limited(raw, epsilon))
     last = int(result.iteration[-1])
-    assert 0 < last < 8
+    assert 0 < last < 12
     assert result["privacy/epsilon_sound"].max() <= epsilon < whole["privacy/epsilon_sound"][last + 1] * 1.001
     np.testing.assert_array_equal(result["server_trajectory"], whole["server_trajectory"][:, : last + 1])
-    with pytest.raises(InputError, match="rest.*is for methods on a network"):
+    with pytest.raises(InputError, match=r"rest.*is for methods on a network"):
         planned(limited(raw, epsilon, when_spent="rest"))
     with pytest.raises(InputError, match="give a delta above 0"):
         planned(limited(raw, epsilon, delta=0.0))

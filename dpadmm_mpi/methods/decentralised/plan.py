@@ -11,7 +11,17 @@ from dpadmm_mpi.config.options import Choice, Positive
 from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, OptimumSearch, Plan, Schedules, Terms, perturbation_name
+from dpadmm_mpi.methods.base import (
+    NO_NOISE,
+    Assumptions,
+    Config,
+    Known,
+    OptimumSearch,
+    Plan,
+    Schedules,
+    Terms,
+    perturbation_name,
+)
 from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised import accounts
@@ -19,6 +29,7 @@ from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkStep
 from dpadmm_mpi.methods.decentralised.convergence import GraphMatrices
 from dpadmm_mpi.methods.decentralised.curvature import curvature_of
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
+from dpadmm_mpi.methods.decentralised.observers import pair_epsilon
 from dpadmm_mpi.methods.decentralised.theory import LARGEST_NETWORK, Theorems, sample_sizes
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.topology import Topology
@@ -103,6 +114,24 @@ class NetworkPlan(Plan[State]):
             "algorithm/eta": Schedules(self.settings.eta, "penalty eta_i(t)"),
             "algorithm/theta": Schedules(self.settings.theta, "dual step theta_i(t); nan if none"),
         } | self._gamma
+
+    @property
+    def scales(self) -> Mapping[str, int]:
+        return {"privacy/observer": self.nodes} if self._examines_pairs else {}
+
+    @property
+    def known_before(self) -> Mapping[str, Known]:
+        if not self._examines_pairs:
+            return super().known_before
+        epsilon = next(account for account in self.accounts if account.name == "epsilon")
+        text = f"{epsilon.title} of a node against another one, which sees the messages of its neighbours alone; nan: itself"
+        pairs = pair_epsilon(epsilon.node_values, self.topology)
+        return {**super().known_before, "privacy/pair_epsilon": Known(pairs, ("node", "privacy/observer"), text)}
+
+    @property
+    def _examines_pairs(self) -> bool:
+        """Only where a matrix over the nodes is small, and there is an epsilon to look at."""
+        return 1 < self.nodes <= LARGEST_NETWORK and any(account.name == "epsilon" for account in self.accounts)
 
     @property
     def _gamma(self) -> dict[str, Schedules]:
