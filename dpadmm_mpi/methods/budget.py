@@ -19,6 +19,7 @@ from dpadmm_mpi.types import Bools, Ints
 
 R = TypeVar("R", bound=Releases)
 
+ANY_DELTA = 0.5  # of accounts that are not looked at
 ROUND_OFF = 1e-9  # of the budget, by which it is kept: the account of some nodes and of all differs in the last bits
 
 
@@ -102,10 +103,17 @@ def _resting(releases: R, fitting: Callable[[Releases], Bools], words: str) -> W
 def _spent(method: Method, releases: Releases, delta: float) -> Account:
     """The account that a budget is spent by: the proven one at this delta, or the tighter pure bound."""
     wanted = "delta" if delta else "pure"
-    names = [name for name, kind in kinds_for(releases).items() if kind.counts_budget == wanted]
-    found = [account for account in method.accounts(releases, delta or 0.5) if account.name in names]
-    if not found:
+    kinds = {name: kind for name, kind in kinds_for(releases).items() if kind.counts_budget == wanted}
+    if not kinds:
         raise InputError("privacy.budget: no pure account is known here; give a delta above 0")
-    if not found[0].proven:
-        raise InputError(f"privacy.budget: needs an account with a proof, and there is none: {found[0].theorem}; remove it")
-    return found[0]
+    ((name, kind),) = kinds.items()
+    if type(method).accounts is Method.accounts and not releases.unaccounted:
+        account: Account = kind.compute(releases, delta)  # the others need not be computed too
+    else:
+        found = {account.name: account for account in method.accounts(releases, delta or ANY_DELTA)}
+        if name not in found:
+            raise InputError(f"privacy.budget: is spent by the account {name}, which the method does not have; remove it")
+        account = found[name]
+    if not account.proven:
+        raise InputError(f"privacy.budget: needs an account with a proof, and there is none: {account.theorem}; remove it")
+    return account
