@@ -75,6 +75,8 @@ class DataStepPerturbation(Calibrated):
     theorem: ClassVar[str] = ""  # of `paper_cost`
 
     noise: Annotated[Noise, Choice(noises)] = Gamma()
+    # Standard deviation of Gaussian noise on what is released, beside the other, where solves end at algorithm.tolerance
+    release_std: Moderate | None = None
 
     @property
     def usual_account(self) -> str:

@@ -45,6 +45,8 @@ class NetworkReleases(DataSteps, Releases):
     perturbation: Perturbation
     noise: Noise | None
     parameter: Array
+    tolerance: float = 0.0  # norm of the gradient that a solve may end at; 0: solves are exact
+    release_std: float = 0.0  # of the Gaussian noise that hides where they end
     own_steps: Ints | None = None  # (N,) data steps before a node rests: it leaves its records alone from then on; None: all
 
     @property
@@ -54,6 +56,13 @@ class NetworkReleases(DataSteps, Releases):
     @property
     def touches(self) -> int:
         return len(self.data_steps)
+
+    @property
+    def inexact_shift(self) -> Array:
+        """What inexact solves shift the Gaussian noise on the release by, over its deviation: 2 tau / (mu s), (K, N)."""
+        if not self.tolerance:
+            return np.zeros_like(self.eta)
+        return 2.0 * self.tolerance / (self.curvature * self.release_std)
 
     @property
     def active(self) -> Bools:

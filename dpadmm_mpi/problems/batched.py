@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpadmm_mpi.problems.newton import ARMIJO, ITERATIONS, ROUND_OFF, TOLERANCE, norms
-from dpadmm_mpi.problems.objective import SCALE_FLOOR, NodeProblem
+from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.strategies import nodes_in_a_chunk
 from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
@@ -58,6 +58,7 @@ class Batch:
             problem.signed = view
             self.weight[k, : len(view)] = problem.weight
         self.C = np.array([problem.C for problem in problems])
+        self.scales = np.array([problem.scales for problem in problems])
         self.ridge = np.array([problem.ridge for problem in problems])
 
     def _chunks(self) -> list[slice]:
@@ -86,7 +87,7 @@ class Batch:
         return found, residuals
 
     def _minimise(self, chunk: slice | Ints, linear: Array, ridge: Array, start: Array) -> _Points:
-        tilted = _Tilted(self, self.signed[chunk], self.weight[chunk], self.C[chunk], linear, ridge)
+        tilted = _Tilted(self, self.signed[chunk], self.weight[chunk], self.scales[chunk], linear, ridge)
         points = tilted.evaluate(start)
         active = np.arange(len(start))
         for _ in range(ITERATIONS):
@@ -104,12 +105,12 @@ class _Tilted(NamedTuple):
     batch: Batch
     signed: Array
     weight: Array
-    C: Array
+    scales: Array  # (nodes, 2)
     linear: Array
     ridge: Array
 
     def at(self, rows: Ints) -> "_Tilted":
-        if len(rows) == len(self.C):
+        if len(rows) == len(self.ridge):
             return self
         return _Tilted(self.batch, *(field[rows] for field in self[1:]))
 
@@ -122,7 +123,7 @@ class _Tilted(NamedTuple):
             np.vecdot(self.linear, f),
         )
         data = ((self.weight * loss.first(margins))[:, None, :] @ self.signed)[:, 0, :]
-        scale = np.maximum(norms(data) + norms(ridge * f) + norms(self.linear), SCALE_FLOOR * self.C)
+        scale = np.clip(norms(data) + norms(ridge * f) + norms(self.linear), *self.scales.T)
         value, magnitude = terms[0] + terms[1] + terms[2], np.abs(terms[0]) + np.abs(terms[1]) + np.abs(terms[2])
         return _Points(f.copy(), value, data + ridge * f + self.linear, scale, magnitude, margins)
 

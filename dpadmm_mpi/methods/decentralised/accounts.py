@@ -45,6 +45,11 @@ TIGHT = (
     "penalty)"
 )
 NO_PURE_BOUND = "none: this noise has no pure bound"
+INEXACT_NOT_PURE = "none: Gaussian noise hides where inexact solves end, and has no pure bound"
+INEXACT = (
+    "; and in every data step a Gaussian mechanism of sensitivity 2 tau/mu and deviation s, mu = rho/N + 2 eta V, for solves that "
+    "end at a gradient of norm tau (algorithm.tolerance), released with noise N(0, s^2 I) (privacy.release_std)"
+)
 CALIBRATION = 1e-4  # relative, of the noise's parameter, where it is found by bisection
 
 
@@ -99,6 +104,7 @@ def loss_steps(r: NetworkReleases) -> LossSteps | None:
         signed=r.decreasing and not on_release,
         subspace=r.subspace,
         tie=lambda c, weight: r.slope_and_curvature(c / r.G, weight),
+        inexact=r.inexact_shift if r.tolerance else None,
     )
 
 
@@ -153,6 +159,8 @@ def theorem(r: NetworkReleases) -> str:
         return NO_NOISE
     if why := unaccounted(r):
         return f"not proven: {why}"
+    if r.tolerance:
+        return INEXACT_NOT_PURE
     return r.perturbation.theorem if r.noise is not None and has_pure_loss(r.noise) else NO_PURE_BOUND
 
 
@@ -200,6 +208,8 @@ class PureAccount(NetworkAccount):
         """Of every data step, (K, N)."""
 
     def values(self, r: NetworkReleases) -> Array:
+        if r.tolerance:
+            return np.full((r.iterations + 1, r.nodes), np.inf)
         return over_iterations(self.step_totals(r), r)
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
@@ -242,7 +252,7 @@ class Tight(PureAccount):
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
         has_determinant = isinstance(r.perturbation, ObjectivePerturbation) and r.noise is not None and has_pure_loss(r.noise)
-        words = TIGHT if has_determinant and not unaccounted(r) else theorem(r)
+        words = TIGHT if has_determinant and not unaccounted(r) and not r.tolerance else theorem(r)
         return Account("tight", "tighter pure bound", self.values(r), words, not unaccounted(r), NEIGHBOURS)
 
 
@@ -263,7 +273,8 @@ class Epsilon(NetworkAccount):
         if (steps := loss_steps(r)) is not None and r.noise is not None and not has_pure_loss(r.noise):
             details["zcdp_rho"] = steps.curve(int(values[-1].argmax())).zcdp()
         title = f"epsilon at delta = {delta:g}"
-        return Account("epsilon", title, values, _words(r), not unaccounted(r), NEIGHBOURS, delta, details=details)
+        words = _words(r) + (INEXACT if r.tolerance else "")
+        return Account("epsilon", title, values, words, not unaccounted(r), NEIGHBOURS, delta, details=details)
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
         """Epsilon grows with the size of the loss and is met from below, to CALIBRATION."""
@@ -292,6 +303,8 @@ def refuse_calibration(r: NetworkReleases, pure: bool) -> None:
     name = noises.name_of(type(r.noise))
     if not r.noise.exponent:
         raise InputError(f'privacy.target: the noise "{name}" cannot be calibrated; give privacy.{r.noise.parameter} instead')
+    if pure and r.tolerance:
+        raise InputError('privacy.target_account: with privacy.release_std there is no pure bound; choose "epsilon"')
     if pure and not has_pure_loss(r.noise):
         raise InputError(f'privacy.target_account: the noise "{name}" has no pure bound; choose "epsilon"')
 

@@ -35,7 +35,7 @@ from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.noises import Noise
-from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, perturbations
+from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, Perturbation, perturbations
 from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.losses import claims
@@ -65,6 +65,7 @@ class NetworkMethod(NetworkSteps):
         """theta, where the configuration sets it."""
         return None
 
+    tolerance: Positive | None = None  # norm of the gradient at which a solve may end, with privacy.release_std; None: exact
     allow_unproven: bool = False  # run although penalties fall or theta exceeds eta, which no theorem covers
 
     @property
@@ -174,7 +175,7 @@ class NetworkPlan(Plan[State]):
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta)
 
     def problem(self, signed: Matrix) -> NodeProblem:
-        return NodeProblem(signed, self.loss, self.releases.C, self.ridge, self.regulariser)
+        return NodeProblem(signed, self.loss, self.releases.C, self.ridge, self.regulariser, self.method.tolerance)
 
     def problems(self, shards: Iterable[Matrix]) -> LocalProblems:
         return LocalProblems(self.problem(signed) for signed in shards)
@@ -195,8 +196,13 @@ class NetworkPlan(Plan[State]):
 
     @property
     def layout(self) -> Layout:
-        made = super().layout
-        return made if self._has_z_norm else {name: quantity for name, quantity in made.items() if name != "z_distance"}
+        exact = self.method.tolerance is None
+        left_out = {"solve_residual" if exact else "kkt_residual"} | (set() if self._has_z_norm else {"z_distance"})
+        made = {name: quantity for name, quantity in super().layout.items() if name not in left_out}
+        if not exact:
+            about = made["solve_residual"]
+            made["solve_residual"] = about._replace(attributes={**about.attributes, "tolerance": self.method.tolerance})
+        return made
 
     @property
     def _has_z_norm(self) -> bool:
@@ -326,8 +332,22 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         features=dataset.features,
         decreasing=decreasing,
         tie=tie,
+        tolerance=method.tolerance or 0.0 if noise is not None else 0.0,
+        release_std=_release_std(method, perturbation),
         unaccounted=method.unaccounted() if perturbation.private else "",
     )
+
+
+def _release_std(method: NetworkMethod, perturbation: Perturbation) -> float:
+    """Of the noise that hides where inexact solves end; 0: they are exact, or nothing is hidden at all."""
+    if not isinstance(perturbation, DataStepPerturbation):
+        return 0.0
+    if (perturbation.release_std is None) != (method.tolerance is None):
+        raise InputError(
+            "algorithm.tolerance and privacy.release_std: solves that end at a tolerance are accounted for together with the "
+            "noise that hides where they end; give both, or none of them"
+        )
+    return perturbation.release_std or 0.0
 
 
 def _dual_steps(method: NetworkMethod, eta: Array, nodes: int) -> Array:
@@ -394,6 +414,8 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
         gamma=_recycling(method, releases),
         parameter=_data_iterations(np.where(releases.active, releases.parameter, np.nan), releases),
         resting=_resting(releases),
+        tolerance=method.tolerance,
+        release_std=releases.release_std,
         degree=topology.degree,
         seed=config.seed,
         features=releases.features,
