@@ -29,7 +29,7 @@ from dpadmm_mpi.types import Ints
 Shapes = dict[str, tuple[int, ...]]  # of the fields of a state, all places
 
 # 2: title, units, scale, column, lower_is_better of measurements; title, column of accounts; extensions
-# 3: pair_epsilon, observer and budget_steps under /privacy; iterations end where a budget does
+# 3: pair_epsilon, observer and budget_steps under /privacy; solve_residual; iterations may end where a budget does
 FORMAT_VERSION = 3
 _OVERHEAD = 200_000  # bytes for names, attributes and HDF5's own tables
 _DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx")

@@ -47,8 +47,8 @@ TIGHT = (
 NO_PURE_BOUND = "none: this noise has no pure bound"
 INEXACT_NOT_PURE = "none: Gaussian noise hides where inexact solves end, and has no pure bound"
 INEXACT = (
-    "; and in every data step a Gaussian mechanism of sensitivity 2 tau/mu and deviation s, mu = rho/N + 2 eta V, for solves that "
-    "end at a gradient of norm tau (algorithm.tolerance), released with noise N(0, s^2 I) (privacy.release_std)"
+    "; and in every data step a Gaussian mechanism of sensitivity 2 tau/mu and deviation s, mu = rho/N + 2 eta V, for solves "
+    "that end at a gradient of norm tau (algorithm.tolerance), released with noise N(0, s^2 I) (privacy.release_std)"
 )
 CALIBRATION = 1e-4  # relative, of the noise's parameter, where it is found by bisection
 

@@ -67,12 +67,12 @@ def refuse_other_steps(plan: NetworkPlan, recording: Recording) -> None:
             )
     if plan.releases.own_steps is not None:
         raise InputError(
-            f"{recording.source}: nodes rest in it, since their privacy budget is spent; that cannot be audited yet"
+            f"{recording.source}: nodes rest in it, since their privacy budget is spent; the audit does not follow that"
         )
     if plan.releases.release_std:
         raise InputError(
-            f"{recording.source}: with privacy.release_std the noise cannot be recovered from what was released, so it cannot be "
-            "audited"
+            f"{recording.source}: with privacy.release_std the noise cannot be recovered from what was released, so the run "
+            "cannot be audited"
         )
     if not isinstance(plan.releases.noise, Gamma):
         raise InputError(f"{recording.source}: only gamma noise can be audited")
