@@ -145,7 +145,7 @@ def accounts(result: Result) -> list[tuple[str, str]]:
     "privacy/NAME" is the total of the worst node in each iteration, "privacy/node_NAME" that of every node.
     """
     there = [name.removeprefix("privacy/") for name in result.arrays if name.startswith("privacy/")]
-    totals = [name for name in there if result.dims[f"privacy/{name}"] == ("iteration",)]
+    totals = [name for name in there if result.dims.get(f"privacy/{name}") == ("iteration",)]
     found = []
     for name in [*(name for name in KINDS if name in totals), *(name for name in totals if name not in KINDS)]:
         about = result.attributes[f"privacy/{name}"]
@@ -261,7 +261,7 @@ def read(file: h5py.File, source: str, skip: Sequence[str] = ()) -> Result:
             attributes[name] = attributes_of(item)
             if isinstance(item, h5py.Dataset) and name not in skip:
                 arrays[name] = item[...]
-                dims[name] = tuple(_dimension(item, axis) for axis in range(item.ndim))
+                dims[name] = dimensions(item)
     except (OSError, RuntimeError, KeyError) as error:
         raise InputError(f"{source}: damaged, cannot be read to the end ({error})") from None
     return Result(source, arrays, dims, attributes)
@@ -279,6 +279,11 @@ _SCALE_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST"}  # HDF
 
 def attributes_of(item: Any) -> dict[str, Any]:
     return {key: value for key, value in item.attrs.items() if key not in _SCALE_ATTRIBUTES}
+
+
+def dimensions(dataset: h5py.Dataset) -> tuple[str, ...]:
+    """The names of all axes."""
+    return tuple(_dimension(dataset, axis) for axis in range(dataset.ndim))
 
 
 def _dimension(dataset: h5py.Dataset, axis: int) -> str:

@@ -429,7 +429,7 @@ def test_refusals_are_one_sentence(private: Result, tmp_path: Path) -> None:
     file = private.source
     for arguments, sentence in {
         ("--kind", "los"): 'kind: found "los"; it must be one of overview, loss,',
-        ("--kind", "netwrk"): 'network; did you mean "network"?',
+        ("--kind", "netwrk"): 'observers; did you mean "network"?',
         ("--kind", "objective-gap"): "has no /objective_gap",
         ("--account", "epsilon_sound"): 'has no account "epsilon_sound"; it has bound, tight, epsilon',
         ("-o", str(tmp_path / "p.xyz")): 'found the ending ".xyz"; it must be one of .png, .svg, .pdf',
