@@ -160,3 +160,5 @@ def test_a_target_is_met_with_the_solves_counted(config: MakeConfig) -> None:
     privacy = {"release_std": 0.01, "alpha": None, "target": 1.0, "target_account": "epsilon"}
     plan, _ = planned(config("admm", "objective", algorithm={"tolerance": 1e-4}, privacy=privacy))
     assert 0.99 < by_name(plan.accounts)["epsilon"].values[-1] <= 1.0
+    with pytest.raises(InputError, match="the inexact solves alone cost as much"):
+        planned(config("admm", "objective", algorithm={"tolerance": 0.1}, privacy=privacy))
