@@ -67,7 +67,7 @@ def _network_view(plan: NetworkPlan, result: Result, dataset: Dataset[Any], node
     def seen(known: Array, run: int) -> Evidence:
         return _evidence(transcript, known, run, node)
 
-    return Seen(view.rows, view.weight, plan.releases.data_steps, "bound", seen, power=1.0)
+    return Seen(view.rows, view.weight, plan.releases.steps_of(node), "bound", seen, power=1.0)
 
 
 def _star_view(plan: StarPlan, result: Result, dataset: Dataset[Any], node: int) -> Seen:
@@ -78,7 +78,7 @@ def _star_view(plan: StarPlan, result: Result, dataset: Dataset[Any], node: int)
         found = star_evidence(plan, result, known, run, node)
         return found.v, found.f, found.scale
 
-    steps = np.arange(1, plan.config.iterations + 1)
+    steps = np.arange(1, plan.iterations + 1)
     return Seen(X * shard.y[:, None], 1.0 / len(X), steps, "epsilon_sound", seen, power=2.0)
 
 
@@ -126,7 +126,7 @@ def _evidence(transcript: Transcript, known: Array, run: int, node: int) -> tupl
     )  # the same weight C/B per record
     node_view = transcript.node
     vs, fs, scales = [], [], []
-    for t in plan.releases.data_steps:
+    for t in plan.releases.steps_of(node):
         released = recording["trajectory"][run, t]
         before = transcript.states(run, t - 1)
         total = kkt_gradient(before, released, node_view.eta(t), node_view.degree)[node]

@@ -99,7 +99,7 @@ def cost(plan: Plan[Any], owner: Ints, rows: RecordShape, measure: Callable[[int
             return float(seconds.max())
         return float(max(seconds.max(), np.sum(COLD * seconds + turn) / machine.cores))
 
-    recorded = len(plan.recorded) / (plan.config.iterations + 1)
+    recorded = len(plan.recorded) / (plan.iterations + 1)
     iteration = per_rank(
         work.node_step() + recorded * work.node_measure(), CALLS_ITERATION * work.shared_call, recorded * work.root_measure()
     )
@@ -267,14 +267,14 @@ class _Work:
 def in_words(plan: Plan[Any], owner: Ints, found: Cost, one_per_core: tuple[int, Cost] | None = None) -> str:
     """`one_per_core`: as many ranks as there are cores, and what they would take."""
     config, ranks = plan.config, int(owner.max()) + 1
-    total = found.setup + config.runs * config.iterations * found.seconds
+    total = found.setup + config.runs * plan.iterations * found.seconds
     before = f", of which {_duration(found.setup)} before the first" if found.setup > 0.1 * total else ""
     runs, each = (f"{config.runs} runs", "iteration of a run") if config.runs > 1 else ("1 run", "iteration")
     where = "1 rank" if ranks == 1 else f"{ranks} ranks"
     if one_per_core is not None:
         where += f" that share cores, {_duration(one_per_core[1].seconds)} on {one_per_core[0]}, one per core"
     return (
-        f"about {_duration(found.seconds)} per {each} ({_duration(total)} for {runs} of {config.iterations}{before}) on "
+        f"about {_duration(found.seconds)} per {each} ({_duration(total)} for {runs} of {plan.iterations}{before}) on "
         f"{where}; memory about {_size(found.memory)} per rank, file {_size(found.file)}"
     )
 

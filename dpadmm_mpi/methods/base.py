@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, Type
 
 import numpy as np
 from msgspec import field
+from numpy.typing import NDArray
 
 from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Choices, Count, Name, Options, Part, Seed, to_table
@@ -26,7 +27,7 @@ from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
 from dpadmm_mpi.networks.topology import Topology
-from dpadmm_mpi.privacy.account import Account, accounts_of, checked
+from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants, losses
@@ -226,6 +227,14 @@ class Schedules(NamedTuple):
     description: str
 
 
+class Known(NamedTuple):
+    """A dataset of the record that is known before the run."""
+
+    values: NDArray[Any]
+    dims: tuple[str, ...]
+    description: str
+
+
 @dataclass(frozen=True)
 class Plan(ABC, Generic[S]):
     """What every rank knows; small, and free of records."""
@@ -237,6 +246,7 @@ class Plan(ABC, Generic[S]):
     features: int
     releases: Releases
     notes: tuple[str, ...]  # what the user should know about this configuration
+    budget_steps: Ints | None  # (N,): data steps that the privacy budget lasts for; None: there is no budget
 
     @property
     def nodes(self) -> int:
@@ -247,9 +257,14 @@ class Plan(ABC, Generic[S]):
         return self.config.problem.loss
 
     @property
+    def iterations(self) -> int:
+        """That are run: fewer than the configuration has where a privacy budget ends the run."""
+        return self.releases.iterations
+
+    @property
     def recorded(self) -> Ints:
         """The iterations that get a row: 0, every `record.every`-th, and the last."""
-        every, last = self.config.record.every, self.config.iterations
+        every, last = self.config.record.every, self.iterations
         return np.unique(np.append(np.arange(0, last + 1, every), last))
 
     @property
@@ -297,7 +312,7 @@ class Plan(ABC, Generic[S]):
 
     @property
     def work_in_words(self) -> str:
-        return f"{self.config.iterations} iterations"
+        return f"{self.iterations} iterations"
 
     @property
     def data_step_share(self) -> float:
@@ -307,9 +322,17 @@ class Plan(ABC, Generic[S]):
     @cached_property
     def accounts(self) -> Sequence[Account]:
         """The privacy accounts; computed when somebody asks: rank 0 for the record, nobody else."""
-        method, shape = self.config.method, (self.releases.iterations + 1, self.releases.nodes)
-        found = method.accounts(self.releases, self.config.privacy.delta)
+        method, shape = self.config.method, (self.iterations + 1, self.releases.nodes)
+        found = accounts_of_parts(self.releases, lambda part: method.accounts(part, self.config.privacy.delta))
         return tuple(checked(account, type(method), "accounts", shape) for account in found)
+
+    @property
+    def known_before(self) -> Mapping[str, Known]:
+        """What is recorded before the first iteration beside accounts and schedules, by its HDF5 name."""
+        if self.budget_steps is None:
+            return {}
+        text = "data steps that the node's privacy budget lasts for, of those that the configuration has"
+        return {"privacy/budget_steps": Known(self.budget_steps, ("node",), text)}
 
     @property
     @abstractmethod

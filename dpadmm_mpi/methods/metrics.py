@@ -245,6 +245,13 @@ class KktResidual(Metric):
         return np.full(seen.node_loss.shape, np.nan) if seen.residual is None else seen.residual
 
 
+@metrics.register("solve_residual")
+class SolveResidual(KktResidual):
+    """Norm of the gradient where the local solves ended, the largest since the row before; nan if none"""
+
+    title: ClassVar[str] = "norm of the gradient where the local solves ended"
+
+
 def mean_distance(points: Array, centre: Array) -> Array:
     """(1/N) sum_i ||f_i - centre||; points are (runs, nodes, features), the centres (runs, features)."""
     return np.asarray(np.mean(np.linalg.norm(points - centre[:, None], axis=-1), axis=-1))

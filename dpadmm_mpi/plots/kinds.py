@@ -132,3 +132,11 @@ class NetworkFigure(PlotKind):
 
     def draw(self, request: Request) -> Any:
         return network.network(request)
+
+
+@plots.register("observers")
+class ObserversFigure(PlotKind):
+    """Who learns what: epsilon of every node against every other, and on the network against two of them."""
+
+    def draw(self, request: Request) -> Any:
+        return network.observers(request)

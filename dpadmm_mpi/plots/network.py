@@ -96,6 +96,38 @@ def network(request: Request) -> Any:
     return figure
 
 
+def observers(request: Request) -> Any:
+    """Epsilon of each node against each other, as a table of colours; and on the network, for who learns most and least."""
+    request.needs("privacy/pair_epsilon", numbers=False)
+    figure, axes = panels(3 * len(request.results), 4.2, 4.0)
+    tables = [result["privacy/pair_epsilon"] for result in request.results]
+    everything = np.concatenate([table.ravel() for table in tables])
+    finite = everything[np.isfinite(everything)]
+    low, high = widened(finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
+    for row, (result, label, table) in enumerate(zip(request.results, request.labels, tables, strict=True)):
+        matrix, *networks = axes[3 * row : 3 * row + 3]
+        shades = _matrix(matrix, table, low, high)
+        matrix.set_title(in_lines(label, 42), loc="center")
+        learnt = np.where(np.isfinite(table), table, 0.0).sum(axis=0)
+        for axis, observer, words in zip(networks, (learnt.argmax(), learnt.argmin()), ("most", "least"), strict=True):
+            _draw(axis, result, table[:, observer], low, high)
+            axis.set_title(f"against node {observer}, which learns {words}", loc="center")
+    title = listed([dict(accounts(result)).get("epsilon", "epsilon") for result in request.results])
+    figure.colorbar(shades, ax=axes, label=f"at the end: {title} of the node", shrink=0.8, aspect=8 * figure.get_figheight())
+    return figure
+
+
+def _matrix(axis: Any, table: Array, low: float, high: float) -> Any:
+    shades = axis.imshow(np.where(np.isfinite(table), table, np.nan), cmap=MAP, vmin=low, vmax=high)
+    shades.cmap = shades.cmap.with_extremes(bad="0.85")
+    axis.set_xlabel("observer")
+    axis.set_ylabel("node whose records are protected")
+    for side in (axis.xaxis, axis.yaxis):
+        side.get_major_locator().set_params(integer=True)
+    axis.grid(visible=False)
+    return shades
+
+
 def _draw(axis: Any, result: Result, values: Array, low: float, high: float) -> Any:
     edges, count = result["graph/edges"], len(result["node"])
     places = _places(edges, count)

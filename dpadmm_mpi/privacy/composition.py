@@ -409,11 +409,14 @@ def _price(orders: Array) -> Array:
     return orders * np.log(orders) - (1.0 + orders) * np.log1p(orders)
 
 
-def moment_epsilon(tables: "Tables", c: Array, determinant: Array, delta: float) -> Array:
-    """Epsilon after each step of each node, (K, N): valid, cheap, a few percent loose."""
+def moment_epsilon(tables: "Tables", c: Array, determinant: Array, delta: float, gaussian: Array | float = 0.0) -> Array:
+    """Epsilon after each step of each node, (K, N): valid, cheap, a few percent loose.
+
+    `gaussian`: sensitivity over deviation of a Gaussian mechanism that each step is besides.
+    """
     best = np.full(c.shape, np.inf)
     for k, order in enumerate(ORDERS):
-        spent = np.cumsum(tables(c, determinant, k), axis=0)
+        spent = np.cumsum(tables(c, determinant, k) + order * (order + 1.0) / 2.0 * np.square(gaussian), axis=0)
         best = np.minimum(best, (spent - np.log(delta) + _price(order)) / order)
     return np.maximum(best, 0.0)
 

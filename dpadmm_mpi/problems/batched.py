@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dpadmm_mpi.problems.newton import ARMIJO, ITERATIONS, ROUND_OFF, TOLERANCE, norms
-from dpadmm_mpi.problems.objective import SCALE_FLOOR, NodeProblem
+from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.strategies import nodes_in_a_chunk
-from dpadmm_mpi.types import Array, Ints, Matrix
+from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 _ROWS = 8  # shards are padded with rows of zeros to a multiple of this
 
@@ -58,6 +58,7 @@ class Batch:
             problem.signed = view
             self.weight[k, : len(view)] = problem.weight
         self.C = np.array([problem.C for problem in problems])
+        self.scales = np.array([problem.scales for problem in problems])
         self.ridge = np.array([problem.ridge for problem in problems])
 
     def _chunks(self) -> list[slice]:
@@ -74,18 +75,19 @@ class Batch:
                 means[run, chunk] = np.sum(self.weight[chunk] * values, axis=-1) / self.C[chunk]
         return means
 
-    def argmins(self, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
-        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals."""
-        found, residuals = np.empty_like(start), np.empty(start.shape[:-1])
+    def argmins(self, linear: Array, quadratic: Array, start: Array, active: Bools) -> tuple[Array, Array]:
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every active node and run, and the relative residuals."""
+        found, residuals = start.copy(), np.full(start.shape[:-1], np.nan)
         with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in an infinite residual
             for chunk in self._chunks():
+                some = chunk if active[chunk].all() else np.arange(chunk.start, chunk.stop)[active[chunk]]
                 for run in range(len(start)):
-                    points = self._minimise(chunk, linear[run, chunk], (self.ridge + quadratic)[chunk], start[run, chunk])
-                    found[run, chunk], residuals[run, chunk] = points.f, points.residual
+                    points = self._minimise(some, linear[run, some], (self.ridge + quadratic)[some], start[run, some])
+                    found[run, some], residuals[run, some] = points.f, points.residual
         return found, residuals
 
-    def _minimise(self, chunk: slice, linear: Array, ridge: Array, start: Array) -> _Points:
-        tilted = _Tilted(self, self.signed[chunk], self.weight[chunk], self.C[chunk], linear, ridge)
+    def _minimise(self, chunk: slice | Ints, linear: Array, ridge: Array, start: Array) -> _Points:
+        tilted = _Tilted(self, self.signed[chunk], self.weight[chunk], self.scales[chunk], linear, ridge)
         points = tilted.evaluate(start)
         active = np.arange(len(start))
         for _ in range(ITERATIONS):
@@ -103,12 +105,12 @@ class _Tilted(NamedTuple):
     batch: Batch
     signed: Array
     weight: Array
-    C: Array
+    scales: Array  # (nodes, 2)
     linear: Array
     ridge: Array
 
     def at(self, rows: Ints) -> "_Tilted":
-        if len(rows) == len(self.C):
+        if len(rows) == len(self.ridge):
             return self
         return _Tilted(self.batch, *(field[rows] for field in self[1:]))
 
@@ -121,7 +123,7 @@ class _Tilted(NamedTuple):
             np.vecdot(self.linear, f),
         )
         data = ((self.weight * loss.first(margins))[:, None, :] @ self.signed)[:, 0, :]
-        scale = np.maximum(norms(data) + norms(ridge * f) + norms(self.linear), SCALE_FLOOR * self.C)
+        scale = np.clip(norms(data) + norms(ridge * f) + norms(self.linear), *self.scales.T)
         value, magnitude = terms[0] + terms[1] + terms[2], np.abs(terms[0]) + np.abs(terms[1]) + np.abs(terms[2])
         return _Points(f.copy(), value, data + ridge * f + self.linear, scale, magnitude, margins)
 

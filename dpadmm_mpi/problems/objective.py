@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpadmm_mpi.problems.losses import Loss
-from dpadmm_mpi.problems.newton import Point, conjugate_gradients, minimise
+from dpadmm_mpi.problems.newton import TOLERANCE, Point, conjugate_gradients, minimise
 from dpadmm_mpi.problems.regularisers import SmoothRegulariser
 from dpadmm_mpi.types import Array, CsrMatrix, Matrix
 
@@ -33,7 +33,13 @@ class NodeProblem:
     """O_i(f) = (C/B_i) sum_n L(y_n f.x_n) + (rho/N) R(f), R(f) = ||f||^2 / 2 unless another regulariser is given"""
 
     def __init__(
-        self, signed: Matrix, loss: Loss, C: float, ridge: float, regulariser: SmoothRegulariser | None = None
+        self,
+        signed: Matrix,
+        loss: Loss,
+        C: float,
+        ridge: float,
+        regulariser: SmoothRegulariser | None = None,
+        tolerance: float | None = None,
     ) -> None:
         self.signed = signed
         self.loss = loss
@@ -41,6 +47,14 @@ class NodeProblem:
         self.weight = C / signed.shape[0]  # of one record
         self.ridge = ridge  # rho/N
         self.regulariser = None if regulariser is None or regulariser.is_ridge else regulariser  # None: the ridge alone
+        self.tolerance = tolerance  # norm of the gradient at which a solve ends; None: it is exact, relative to the terms
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """The smallest and the largest number that gradients are relative to; with a tolerance of its own it is fixed, so that
+        a residual of TOLERANCE means a gradient of that norm.
+        """
+        return (SCALE_FLOOR * self.C, np.inf) if self.tolerance is None else (self.tolerance / TOLERANCE,) * 2
 
     @property
     def signed(self) -> Matrix:
@@ -183,7 +197,7 @@ class Tilted:
             f=f,
             value=sum(terms),
             gradient=gradient,
-            scale=max(sum(float(np.linalg.norm(part)) for part in parts), SCALE_FLOOR * problem.C),
+            scale=float(np.clip(sum(float(np.linalg.norm(part)) for part in parts), *problem.scales)),
             magnitude=sum(map(abs, terms)),
             margins=margins,
         )

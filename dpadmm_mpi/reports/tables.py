@@ -55,6 +55,13 @@ def result_cells(results: Sequence[Result], errors: bool = False) -> tuple[list[
     return [header[k] for k in keep], [[row[k] for k in keep] for row in rows]
 
 
+def against_table(result: Result, observers: Sequence[int]) -> str:
+    """Each node's epsilon against some nodes that pool what they have seen."""
+    against = result.epsilon_against(*observers)
+    rows = [[str(node), "one of them" if np.isnan(value) else number(value)] for node, value in enumerate(against)]
+    return aligned(["node", "epsilon"], rows)
+
+
 def _familiar(item: tuple[str, str]) -> int:
     """The order of the columns: metrics as they are registered, others behind them."""
     return list(metrics).index(item[0]) if item[0] in metrics else len(list(metrics))

@@ -28,7 +28,9 @@ from dpadmm_mpi.types import Ints
 
 Shapes = dict[str, tuple[int, ...]]  # of the fields of a state, all places
 
-FORMAT_VERSION = 2  # 2: title, units, scale, column, lower_is_better of measurements; title, column of accounts; extensions
+# 2: title, units, scale, column, lower_is_better of measurements; title, column of accounts; extensions
+# 3: pair_epsilon, observer and budget_steps under /privacy; solve_residual; iterations may end where a budget does
+FORMAT_VERSION = 3
 _OVERHEAD = 200_000  # bytes for names, attributes and HDF5's own tables
 _DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx")
 
@@ -143,6 +145,8 @@ class LogFile:
                 kind = kinds.get(account.name)
                 attributes["title"] = account.label or (account.title if kind is None else kind.label)
                 attributes["column"] = account.column or (account.name if kind is None else kind.column)
+        for name, known in plan.known_before.items():
+            self._dataset(name, *known)
         for name, used in plan.schedules.items():
             self._dataset(name, used.values[rows], ("iteration", "node"), used.description)
         self._dataset("graph/edges", plan.topology.edges, ("graph/edge", "graph/end"), "each edge once")
@@ -190,8 +194,8 @@ def bytes_needed(plan: Plan[Any], shapes: Shapes) -> int:
     total = sum(numbers("run", "iteration", *dims) for dims, *_ in layout(plan).values())
     total += sum(numbers("run", *dims) for dims, *_ in plan.measures_class.finals.values())
     accounts = len(kinds_for(plan.releases))
-    known_before = len(plan.schedules) + 1 + accounts
-    total += known_before * numbers("iteration", "node") + accounts * numbers("iteration")
+    total += sum(known.values.size for known in plan.known_before.values())
+    total += (len(plan.schedules) + 1 + accounts) * numbers("iteration", "node") + accounts * numbers("iteration")
     total += (plan.config.runs + 1) * _numbers(shapes)
     total += 2 * len(plan.topology.edges) + 2 * plan.total_records + 2 * plan.features
     total += 0 if plan.map_for_the_record is None else plan.map_for_the_record.size

@@ -61,7 +61,7 @@ def _(plan: CuratedPlan, recording: Recording, dataset: Dataset[Any], request: A
     findings = _noise_findings(noises / _deviations(plan.settings, noises.shape[1]))
     account = accounts.sound_epsilon if plan.settings.batch is None else accounts.conditioned_epsilon
     findings += distribution_findings(grown[:, :, -1], lambda delta: account(plan.releases, delta)[-1, nodes])
-    return Examined(nodes, grown, np.arange(1, plan.config.iterations + 1), findings, against="epsilon_sound")
+    return Examined(nodes, grown, np.arange(1, plan.iterations + 1), findings, against="epsilon_sound")
 
 
 def _replay(trajectory: Array, shards: list[Matrix], loss: Loss, s: Settings) -> tuple[Array, Array]:

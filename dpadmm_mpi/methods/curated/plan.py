@@ -11,6 +11,7 @@ from dpadmm_mpi.config.schedules import Geometric, expand
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, Method, OptimumSearch, Plan, Schedules, Terms
+from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.curated import accounts, safeguarded, theory
 from dpadmm_mpi.methods.curated.algorithm import CuratedNodes, State
 from dpadmm_mpi.methods.curated.exact import ExactNodes
@@ -87,7 +88,7 @@ class CuratedPlan(Plan[State]):
         s = self.settings
 
         def constant(value: float) -> Array:
-            values = np.full((self.config.iterations + 1, self.nodes), value)
+            values = np.full((self.iterations + 1, self.nodes), value)
             values[0] = np.nan
             return values
 
@@ -176,7 +177,8 @@ def make_plan(method: Method, steps: StepOptions, config: Config, topology: Topo
     A = terms.map.make(dataset)
     splitting = splitting_of(terms.map_B, terms.map_c, A.rows)
     _refuse_unmeasurable(config, steps, dataset.features)
-    releases = _releases(method, steps, config, dataset, A.from_records)
+    kept = within_budget(method, config, _releases(method, steps, config, dataset, A.from_records))
+    releases = kept.releases
     settings = replace(_settings(steps, config, A, releases), splitting=splitting, sizes=dataset.sizes)
     return CuratedPlan(
         config=config,
@@ -184,7 +186,8 @@ def make_plan(method: Method, steps: StepOptions, config: Config, topology: Topo
         sizes=dataset.sizes,
         total_records=len(dataset.node_of_record()),
         features=dataset.features,
-        notes=tuple(_notes(config, settings)),
+        notes=(*_notes(config, settings), *kept.notes),
+        budget_steps=kept.steps,
         settings=settings,
         releases=releases,
     )

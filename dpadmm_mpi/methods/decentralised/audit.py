@@ -66,6 +66,15 @@ def refuse_other_steps(plan: NetworkPlan, recording: Recording) -> None:
                 f"{recording.source}: {place_of(cls)} has a data_step of its own; define argmin_behind too, so that it can be "
                 "audited"
             )
+    if plan.releases.own_steps is not None:
+        raise InputError(
+            f"{recording.source}: nodes rest in it, since their privacy budget is spent; the audit does not follow that"
+        )
+    if plan.releases.release_std:
+        raise InputError(
+            f"{recording.source}: with privacy.release_std the noise cannot be recovered from what was released, so the run "
+            "cannot be audited"
+        )
 
 
 @dataclass(frozen=True)
@@ -232,7 +241,7 @@ def _noise_findings(plan: NetworkPlan, nodes: list[int], noise: Array) -> list[s
 def _recycling_findings(transcript: Transcript) -> list[str]:
     """Recycled steps follow from released values alone."""
     plan, node = transcript.plan, transcript.node
-    recycled = np.setdiff1d(np.arange(1, plan.config.iterations + 1), plan.releases.data_steps)
+    recycled = np.setdiff1d(np.arange(1, plan.iterations + 1), plan.releases.data_steps)
     for run in range(transcript.runs):
         for t in recycled:
             primal = transcript.states(run, t - 1).primal

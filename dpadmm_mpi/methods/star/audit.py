@@ -67,7 +67,7 @@ def _(plan: StarPlan, recording: Recording, dataset: Dataset[Any], request: Audi
         return np.asarray(accounts.sound_epsilons(plan.releases, delta)[1][-1, nodes])
 
     findings += distribution_findings(stacked[:, :, -1], epsilon_at)
-    steps = np.arange(1, plan.config.iterations + 1)
+    steps = np.arange(1, plan.iterations + 1)
     return Examined(nodes, stacked, steps, findings, against="epsilon_sound")
 
 

@@ -11,6 +11,7 @@ from dpadmm_mpi.config.schedules import Geometric, expand
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, Method, OptimumSearch, Plan, Schedules, Terms
+from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.metrics import ErgodicCriterion
 from dpadmm_mpi.methods.star import accounts, theory
@@ -83,7 +84,7 @@ class StarPlan(Plan[State]):
         }
         if inner is not None:
             used["algorithm/eta"] = (inner.eta, "step size eta of the inner steps")
-        nothing, spread = np.full((1, self.nodes), np.nan), np.ones((self.config.iterations, self.nodes))
+        nothing, spread = np.full((1, self.nodes), np.nan), np.ones((self.iterations, self.nodes))
         return {name: Schedules(np.concatenate([nothing, value * spread]), text) for name, (value, text) in used.items()}
 
     @property
@@ -148,7 +149,8 @@ class StarPlan(Plan[State]):
 def make_plan(method: Method, options: StarOptions, config: Config, topology: Topology, dataset: Dataset[Any]) -> StarPlan:
     terms, inner = config.problem.terms, options.inner
     assert isinstance(terms, StarTerms)
-    releases = _releases(method, options, config, dataset)
+    kept = within_budget(method, config, _releases(method, options, config, dataset))
+    releases = kept.releases
     given, loss = options.rho, config.problem.loss
     rho = float(given) if isinstance(given, int | float) else automatic_rho(loss, terms, topology.nodes)
     settings = Settings(
@@ -172,7 +174,8 @@ def make_plan(method: Method, options: StarOptions, config: Config, topology: To
         features=dataset.features,
         settings=settings,
         releases=releases,
-        notes=tuple(_notes(config, settings, releases)),
+        notes=(*_notes(config, settings, releases), *kept.notes),
+        budget_steps=kept.steps,
     )
 
 
