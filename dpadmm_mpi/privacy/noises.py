@@ -63,6 +63,18 @@ class Noise(Options):
         """Epsilon at delta after each of K steps of N nodes, (K, N), of the random losses; inf where nobody has a proof."""
         return np.full(shift.shape, np.inf)
 
+    def log_density(self, e: Array, parameter: float) -> Array:
+        """ln of the density of vectors along the last axis, up to a constant: the exact losses of the audit are differences."""
+        raise NotImplementedError
+
+    def score(self, e: Array, parameter: float) -> Array:
+        """The gradient of `log_density`, along which the audit looks for the worst neighbours."""
+        raise NotImplementedError
+
+    def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
+        """The probability of a norm below `norm`, which the audit compares the recovered noise with."""
+        raise NotImplementedError
+
 
 @noises.register("gamma")
 class Gamma(Noise):
@@ -97,6 +109,17 @@ class Gamma(Noise):
 
     def pure_loss(self, shift: Array, parameter: Array) -> Array:
         return shift * parameter
+
+    def log_density(self, e: Array, parameter: float) -> Array:
+        return np.asarray(-parameter * np.linalg.norm(e, axis=-1))
+
+    def score(self, e: Array, parameter: float) -> Array:
+        return np.asarray(-parameter * e / np.maximum(np.linalg.norm(e, axis=-1, keepdims=True), 1e-300))
+
+    def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
+        from scipy.special import gammainc
+
+        return np.asarray(gammainc(features, parameter * norm))
 
     def random_epsilon(self, shift: Array, parameter: Array, features: int, on_release: bool, delta: float) -> Array:
         """By convolution after every data step, or, where that would take more than COMPOSITIONS convolutions, after the last

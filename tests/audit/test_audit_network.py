@@ -108,9 +108,9 @@ def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
 
 
 FAULTS = {
-    "noise with alpha twice as large": "not Gamma",
+    "noise with alpha twice as large": "not of the claimed size",
     "noise reused in two iterations": "noise is used again",
-    "variance for standard deviation": "not Gamma",
+    "variance for standard deviation": "not of the claimed size",
     "the recycled step reads the records": "not the recycled step",
     "a bound that forgets a factor 2": "more than the paper bound",
 }
@@ -182,4 +182,4 @@ def test_audit_command_says_1_for_a_fault(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.undo()
     process = command("audit", tmp_path / "o.h5", "--candidates", 2)
     assert process.returncode == 1
-    assert "finding: the noise is not Gamma" in process.stdout
+    assert "finding: the noise is not of the claimed size" in process.stdout
