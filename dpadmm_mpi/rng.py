@@ -26,6 +26,7 @@ class Purpose(IntEnum):
     CLASSIFIER = 7
     SAMPLES = 8
     INNER_NOISE = 9
+    CANARIES = 20
 
 
 def generator(seed: int, purpose: Purpose, run: int = 0, node: int = 0, iteration: int = 0) -> Generator:
