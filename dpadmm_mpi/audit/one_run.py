@@ -108,7 +108,9 @@ def audit_one_run(
     placed = _place(plan, rows, canaries)
     final = _final_models(plan, [placed.put_into(mine, i) for i, mine in enumerate(rows)])
     guesses = _guess(placed, final)
-    verdicts = [_verdict(account, placed, guesses, confidence) for account in plan.accounts if account.proven]
+    # A canary is replaced, so nothing is said against an account of adding or removing one.
+    sound = [account for account in plan.accounts if account.proven and account.neighbours.startswith("replace")]
+    verdicts = [_verdict(account, placed, guesses, confidence) for account in sound]
     return OneRunAudit(plan.config.name, guesses[0], verdicts)
 
 

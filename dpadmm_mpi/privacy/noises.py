@@ -63,12 +63,12 @@ class Noise(Options):
         """Epsilon at delta after each of K steps of N nodes, (K, N), of the random losses; inf where nobody has a proof."""
         return np.full(shift.shape, np.inf)
 
-    def log_density(self, e: Array, parameter: float) -> Array:
-        """ln of the density of vectors along the last axis, up to a constant: the exact losses of the audit are differences."""
+    def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:
+        """ln p(noise) - ln p(shifted), along the last axis: the audit's loss of a step, without the determinants."""
         raise NotImplementedError
 
-    def score(self, e: Array, parameter: float) -> Array:
-        """The gradient of `log_density`, along which the audit looks for the worst neighbours."""
+    def score(self, noise: Array, parameter: float) -> Array:
+        """The gradient of ln p, along which the audit looks for the worst neighbours."""
         raise NotImplementedError
 
     def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
@@ -110,11 +110,12 @@ class Gamma(Noise):
     def pure_loss(self, shift: Array, parameter: Array) -> Array:
         return shift * parameter
 
-    def log_density(self, e: Array, parameter: float) -> Array:
-        return np.asarray(-parameter * np.linalg.norm(e, axis=-1))
+    def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:
+        """alpha (||e^|| - ||e||)"""
+        return np.asarray(parameter * (np.linalg.norm(shifted, axis=-1) - np.linalg.norm(noise, axis=-1)))
 
-    def score(self, e: Array, parameter: float) -> Array:
-        return np.asarray(-parameter * e / np.maximum(np.linalg.norm(e, axis=-1, keepdims=True), 1e-300))
+    def score(self, noise: Array, parameter: float) -> Array:
+        return np.asarray(-parameter * noise / np.maximum(np.linalg.norm(noise, axis=-1, keepdims=True), 1e-300))
 
     def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
         from scipy.special import gammainc

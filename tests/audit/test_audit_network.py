@@ -6,7 +6,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from support import NETWORK_METHODS, PRIVATE, Raw, command, network_plan, result_of
+from audit_cases import small
+from support import NETWORK_METHODS, PRIVATE, command, network_plan, result_of
 
 from dpadmm_mpi.audit import attack, audit
 from dpadmm_mpi.methods.decentralised import accounts, algorithm
@@ -15,23 +16,6 @@ from dpadmm_mpi.methods.decentralised.audit import read_transcript
 from dpadmm_mpi.privacy.data_steps import StepCost
 from dpadmm_mpi.privacy.noises import draw
 from dpadmm_mpi.types import Array
-
-
-def small(method: str, perturbation: str, runs: int = 200, features: int = 1, **sections: Any) -> Raw:
-    """Two nodes with few records: the bound is nearly reached. The smoothed hinge has the full slope on both sides."""
-    raw: Raw = {
-        "name": f"{method} {perturbation}",
-        "seed": 21,
-        "runs": runs,
-        "iterations": 4,
-        "data": {"sizes": [4, 9], "records": 30, "features": features},
-        "network": {"graph": "path", "nodes": 2},
-        "problem": {"C": 2.0, "rho": 1.0, "loss": "huber"},
-        "algorithm": {"method": method, "eta": 1.0, "init": "zero"},
-        "privacy": {"perturbation": perturbation, "alpha": 2.0},
-        "record": {"trajectory": True},
-    }
-    return raw | {name: raw[name] | table for name, table in sections.items()}
 
 
 @pytest.mark.parametrize("perturbation", PRIVATE)

@@ -39,10 +39,10 @@ def worst_replacements(steps: Sequence[AuditedStep], records: Ints) -> Pairs:
 
 
 def _starts(steps: Sequence[AuditedStep], record: int) -> Array:
-    """The antipodal row, the one that pushes against the mean noise, and the one with the steepest loss at the mean argmin."""
+    """The antipodal row; one that pushes against the mean noise; the steepest at the mean argmin; zero, without curvature."""
     noise = np.mean([step.transposed_shift(_unit(step.noise)[:, None]).mean(axis=(0, 1)) for step in steps], axis=0)
     f = np.mean([step.f.mean(axis=0) for step in steps], axis=0)
-    return _unit(-np.stack([steps[0].rows[record], noise, f]))
+    return _unit(-np.stack([steps[0].rows[record], noise, f, np.zeros_like(f)]))
 
 
 def _totals(steps: Sequence[AuditedStep], pairs: Pairs) -> Array:

@@ -73,9 +73,9 @@ def refuse_other_steps(plan: NetworkPlan, recording: Recording) -> None:
             )
     assert plan.releases.noise is not None
     noise = type(plan.releases.noise)
-    if own_behaviour(noise, ("sample", "samples", "scaled"), claim="log_density") or noise.log_density is Noise.log_density:
+    if own_behaviour(noise, ("sample", "samples", "scaled"), claim="log_ratio") or noise.log_ratio is Noise.log_ratio:
         raise InputError(
-            f"{recording.source}: {place_of(noise)} has no log_density of its own; define it, score and norm_cdf too, so that "
+            f"{recording.source}: {place_of(noise)} has no log_ratio of its own; define it, score and norm_cdf too, so that "
             "it can be audited"
         )
 

@@ -103,8 +103,8 @@ class AuditedStep(ABC):
 
     def losses_by(self, shifts: Array) -> Array:
         """ln p(e) - ln p(e + v)"""
-        at_noise = self.kind.log_density(self.noise, self.parameter)[:, None]
-        return np.asarray(at_noise - self.kind.log_density(self.noise[:, None] + shifts, self.parameter))
+        noise = self.noise[:, None]
+        return self.kind.log_ratio(noise, noise + shifts, self.parameter)
 
     def ascent(self, pairs: Pairs, weights: Array) -> Array:
         """The gradient by n of the weighted sum, (R, P), of the noise's losses, to first order; (P, d)."""
