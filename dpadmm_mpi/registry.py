@@ -62,20 +62,26 @@ class Registry(Generic[T]):
         return enter
 
     def _refuse(self, name: str, cls: type[object]) -> None:
-        what = f'{place_of(cls)}: {self.kind} "{name}"'
+        if wrong := self._fault(name, cls):  # where the class stands is looked up for a fault alone: it is slow
+            raise InputError(f'{place_of(cls)}: {self.kind} "{name}": {wrong}')
+        if not is_inside(cls):
+            _refuse_signatures(cls, f'{self.kind} "{name}"')
+
+    def _fault(self, name: str, cls: type[object]) -> str | None:
         if not isinstance(name, str) or not name or name != name.strip() or any(c in name for c in ' "\n'):
-            raise InputError(f"{what}: not a name; use letters, digits and hyphens")
+            return "not a name; use letters, digits and hyphens"
         if self._base is not None and not (isinstance(cls, type) and issubclass(cls, self._base)):
-            raise InputError(f"{what}: the class must derive from {self._base.__module__}.{self._base.__qualname__}")
+            return f"the class must derive from {self._base.__module__}.{self._base.__qualname__}"
         before = self._classes.get(name)
         if before is not None and _file_of(before) != _file_of(cls):
-            raise InputError(f"{what}: the name is taken by {place_of(before)}; choose another one")
-        if not is_inside(cls):
-            if missing := sorted(getattr(cls, "__abstractmethods__", ())) or _unset(cls):
-                raise InputError(f"{what}: it must define {', '.join(missing)}")
-            if not (cls.__dict__.get("__doc__") or "").strip():
-                raise InputError(f"{what}: it needs a docstring, whose first line is what `dpadmm list` shows")
-            _refuse_signatures(cls, f'{self.kind} "{name}"')
+            return f"the name is taken by {place_of(before)}; choose another one"
+        if is_inside(cls):
+            return None
+        if missing := sorted(getattr(cls, "__abstractmethods__", ())) or _unset(cls):
+            return f"it must define {', '.join(missing)}"
+        if not (cls.__dict__.get("__doc__") or "").strip():
+            return "it needs a docstring, whose first line is what `dpadmm list` shows"
+        return None
 
     def find(self, name: str) -> type[T] | None:
         """The class of a name; installed packages that bring extensions are looked at for an unknown one."""

@@ -8,6 +8,7 @@ prepare_environment all,dev
 ruff check --quiet .
 ruff format --check --quiet .
 mypy
+MYPYPATH=tests mypy --explicit-package-bases tests
 lint-imports --no-logo
 # Two at a time: most of them wait for processes that they have started. A file stays together, with what it has prepared.
 pytest --numprocesses 2 --dist loadfile "$@"

@@ -1,24 +1,50 @@
-"""The commands. Thin: each imports what it needs when it runs."""
+"""The commands. Thin: each is imported when it is asked for, and imports what it needs when it runs."""
 
 import sys
+from importlib import import_module
 from typing import NoReturn
 
 import click
 
-from dpadmm_mpi.cli.check import check
-from dpadmm_mpi.cli.choices import list_choices, schema
-from dpadmm_mpi.cli.data import data
-from dpadmm_mpi.cli.jobs import status, submit, watch
-from dpadmm_mpi.cli.new import new
 from dpadmm_mpi.cli.options import log_to_stderr, speak
-from dpadmm_mpi.cli.privacy import attack, audit
-from dpadmm_mpi.cli.reproduce import reproduce
-from dpadmm_mpi.cli.results import diff, plot, report, show
-from dpadmm_mpi.cli.run import run
 from dpadmm_mpi.errors import DpadmmError
 from dpadmm_mpi.parallel.launcher import announced_rank
 
 INTERRUPTED = 130
+
+# name: module and function, in the order in which `dpadmm --help` lists them
+COMMANDS = {
+    "run": ("run", "run"),
+    "check": ("check", "check"),
+    "show": ("results", "show"),
+    "plot": ("results", "plot"),
+    "report": ("results", "report"),
+    "diff": ("results", "diff"),
+    "data": ("data", "data"),
+    "audit": ("privacy", "audit"),
+    "attack": ("privacy", "attack"),
+    "submit": ("jobs", "submit"),
+    "status": ("jobs", "status"),
+    "watch": ("jobs", "watch"),
+    "reproduce": ("reproduce", "reproduce"),
+    "list": ("choices", "list_choices"),
+    "schema": ("choices", "schema"),
+    "new": ("new", "new"),
+}
+
+
+class Commands(click.Group):
+    """Loads the one command that is asked for; a hundred ranks that start together would load all of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, function = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"dpadmm_mpi.cli.{module}"), function)
+        return command
 
 
 def entry() -> NoReturn:
@@ -49,7 +75,7 @@ def entry() -> NoReturn:
     sys.exit(code)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dpadmm-mpi", prog_name="dpadmm")
 def cli() -> None:
     """Simulate differentially private, decentralised ADMM machine learning.
@@ -62,9 +88,3 @@ def cli() -> None:
     dpadmm report quickstart.h5          all of it on one page
     dpadmm list methods                  what there is to choose from
     """
-
-
-for command in (
-    run, check, show, plot, report, diff, data, audit, attack, submit, status, watch, reproduce, list_choices, schema, new,
-):  # fmt: skip
-    cli.add_command(command)

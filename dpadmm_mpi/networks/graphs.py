@@ -1,9 +1,11 @@
 """Named graphs: a class each, whose options are its parameters and whose `edges` draws it.
 
-networkx is imported on the rank that builds the graph, only.
+networkx is imported only where it draws, on the rank that builds the graph: it loads slowly.
 """
 
+import random
 from abc import abstractmethod
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -57,9 +59,8 @@ class Ring(NamedGraph):
     """Every node has two neighbours."""
 
     def edges(self, rng: Generator) -> Ints:
-        import networkx as nx
-
-        return _pairs(nx.cycle_graph(self.nodes) if self.nodes > 2 else nx.path_graph(self.nodes))
+        first = np.arange(self.nodes if self.nodes > 2 else self.nodes - 1)
+        return np.column_stack([first, (first + 1) % self.nodes])
 
 
 @graphs.register("path")
@@ -67,9 +68,8 @@ class LineGraph(NamedGraph):
     """The nodes in a line."""
 
     def edges(self, rng: Generator) -> Ints:
-        import networkx as nx
-
-        return _pairs(nx.path_graph(self.nodes))
+        first = np.arange(self.nodes - 1)
+        return np.column_stack([first, first + 1])
 
 
 @graphs.register("complete")
@@ -77,9 +77,7 @@ class Complete(NamedGraph):
     """Everybody is everybody's neighbour."""
 
     def edges(self, rng: Generator) -> Ints:
-        import networkx as nx
-
-        return _pairs(nx.complete_graph(self.nodes))
+        return np.column_stack(np.triu_indices(self.nodes, k=1))
 
 
 @graphs.register("star")
@@ -87,9 +85,8 @@ class StarGraph(NamedGraph):
     """Node 0 in the middle is the neighbour of all others; it has records like everybody else."""
 
     def edges(self, rng: Generator) -> Ints:
-        import networkx as nx
-
-        return _pairs(nx.star_graph(self.nodes - 1))
+        others = np.arange(1, self.nodes)
+        return np.column_stack([np.zeros_like(others), others])
 
 
 @graphs.register("grid")
@@ -107,7 +104,7 @@ class Grid(NamedGraph):
 
 
 def _draw(rng: Generator) -> int:
-    """A seed for networkx."""
+    """A seed for another generator."""
     return int(rng.integers(2**31))
 
 
@@ -120,9 +117,9 @@ class Random(NamedGraph):
     probability: Fraction = 0.5
 
     def edges(self, rng: Generator) -> Ints:
-        import networkx as nx
-
-        return _pairs(nx.gnp_random_graph(self.nodes, self.probability, seed=_draw(rng)))
+        coin = random.Random(_draw(rng))  # a coin for each pair in order, as networkx.gnp_random_graph throws them
+        drawn = [pair for pair in combinations(range(self.nodes), 2) if coin.random() < self.probability]
+        return np.array(drawn, dtype=np.int64).reshape(-1, 2)
 
 
 class DegreeGraph(NamedGraph):

@@ -21,7 +21,7 @@ from dpadmm_mpi.types import Array
 
 RUNS = int(os.environ.get("DPADMM_AUDIT_RUNS", "2000"))
 LONG = RUNS >= 10_000
-NOISES: dict[str, Raw] = {"gamma": {"alpha": 2.0}}
+NOISES: dict[str, Raw] = {"gamma": {"alpha": 2.0}, "gaussian": {"noise_std": 0.7}}
 OTHERS = list(product(NOISES, ("logistic", "huber"), (1, 2, 5)))
 # Each method with each place of the noise; what else there is takes turns, unless there is time for everything.
 COMBINATIONS = [

@@ -12,7 +12,7 @@ from support import Raw
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods import parse
-from dpadmm_mpi.networks import IncomingSum, Topology
+from dpadmm_mpi.networks import IncomingSum, Topology, graphs
 from dpadmm_mpi.networks import build as build_graph
 
 
@@ -110,3 +110,12 @@ def test_neighbour_sum_is_the_adjacency_product(rng: Generator) -> None:
     assert np.allclose(total, nx.to_numpy_array(as_networkx(graph), nodelist=range(15))[nodes] @ values)
     shuffled = rng.permutation(15)
     assert np.array_equal(IncomingSum(graph.channels["edges"], nodes, shuffled)(values[shuffled]), total)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_graphs_are_those_of_networkx(seed: int) -> None:
+    """Drawn without networkx, which loads slowly, but with the same coins: graphs of earlier versions stay what they were."""
+    nodes, probability = 9, 0.6
+    edges = graphs["random"](nodes=nodes, probability=probability).edges(np.random.default_rng(seed))
+    coins = int(np.random.default_rng(seed).integers(2**31))
+    assert sorted(map(tuple, edges)) == sorted(nx.gnp_random_graph(nodes, probability, seed=coins).edges())

@@ -31,7 +31,6 @@ from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.networks.topology import IncomingSum
 from dpadmm_mpi.privacy.noises import Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation
-from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN
 from dpadmm_mpi.registry import is_inside, own_behaviour, place_of
 from dpadmm_mpi.types import Array
@@ -59,7 +58,8 @@ def _(plan: NetworkPlan, recording: Recording, dataset: Dataset[Any], request: A
     for some in (fixed, fresh):
         if some.size:
             findings += distribution_findings(some, lambda delta: accounts.epsilon(plan.releases, delta)[-1, nodes])
-    return Examined(nodes, losses, plan.releases.data_steps, findings, against="bound")
+    pure = np.isfinite(recording["privacy/node_bound"]).all()
+    return Examined(nodes, losses, plan.releases.data_steps, findings, against="bound" if pure else "epsilon")
 
 
 def refuse_other_steps(plan: NetworkPlan, recording: Recording) -> None:
@@ -241,7 +241,7 @@ def _step_checks(transcript: Transcript) -> list[StepCheck]:
         StepCheck("the largest loss that a data step can have,", lambda step, pairs, node, k: step.supremum()),
         StepCheck("the proof of epsilon allows at its noise,", lambda step, pairs, node, k: step.limits(pairs)),
     ]
-    for name, words in _pure_accounts(releases).items():
+    for name, words in _pure_accounts(transcript).items():
         charged = np.diff(transcript.recording[f"privacy/node_{name}"][releases.data_steps], axis=0, prepend=0.0)
         checks.append(StepCheck(f"the {words} charges for it,", _charges(charged)))
     return checks
@@ -251,10 +251,12 @@ def _charges(charged: Array) -> Callable[[AuditedStep, Pairs, int, int], Any]:
     return lambda step, pairs, node, k: charged[k, node]
 
 
-def _pure_accounts(releases: NetworkReleases) -> dict[str, str]:
-    """Those that are proven, in words."""
-    proven = {"bound": "paper bound"} if accounts.condition_failure(releases) is None else {}
-    return proven | {"tight": "tighter bound"}
+def _pure_accounts(transcript: Transcript) -> dict[str, str]:
+    """Those that are proven and finite, in words."""
+    proven = {"bound": "paper bound"} if accounts.condition_failure(transcript.plan.releases) is None else {}
+    named = proven | {"tight": "tighter bound"}
+    recorded = transcript.recording
+    return {name: words for name, words in named.items() if np.isfinite(recorded[f"privacy/node_{name}"]).all()}
 
 
 def _noise_findings(plan: NetworkPlan, nodes: list[int], noise: Array) -> list[str]:
@@ -286,7 +288,7 @@ def _total_findings(transcript: Transcript, nodes: list[int], losses: Array) -> 
     recording, plan = transcript.recording, transcript.plan
     steps = plan.releases.data_steps
     findings = []
-    for name, words in _pure_accounts(plan.releases).items():
+    for name, words in _pure_accounts(transcript).items():
         allowed = recording[f"privacy/node_{name}"][steps][:, nodes].T[:, None, :, None]
         excess = losses - allowed * (1.0 + SLACK) - SLACK
         if excess.max() > 0:

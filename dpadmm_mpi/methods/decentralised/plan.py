@@ -26,6 +26,7 @@ from dpadmm_mpi.privacy.noises import Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, perturbations
 from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
+from dpadmm_mpi.problems.losses import claims
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_regularisers
 from dpadmm_mpi.types import Array, Ints, Matrix
@@ -264,6 +265,7 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
     nodes, terms, perturbation = topology.nodes, config.problem.terms, config.privacy.perturbation
     assert isinstance(terms, ConsensusTerms)
     steps = data_steps(method, config.iterations)
+    decreasing, tie = claims(config.problem.loss)
     eta = schedules.expand(method.eta, len(steps), nodes, "algorithm.eta")
     theta = _dual_steps(method, eta, nodes)
     _check_penalties(method, config.method_name, eta, theta)
@@ -288,6 +290,8 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         G=config.problem.loss.slope_bound,
         c1=config.problem.loss.curvature_bound,
         features=dataset.features,
+        decreasing=decreasing,
+        tie=tie,
         unaccounted=method.unaccounted() if perturbation.private else "",
     )
 
