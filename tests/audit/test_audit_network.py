@@ -9,7 +9,7 @@ import pytest
 from audit_cases import small
 from scipy.optimize import root
 from scipy.special import expit
-from support import NETWORK_METHODS, PRIVATE, Raw, command, network_plan, result_of
+from support import NETWORK_METHODS, PRIVATE, Raw, command, network_plan, result_of, write_records
 
 from dpadmm_mpi.audit import attack, audit
 from dpadmm_mpi.methods.decentralised import accounts, algorithm
@@ -92,7 +92,12 @@ def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
         monkeypatch.setattr(NetworkNodes, "work", reading)
     elif fault == "the same noise in all nodes":
         monkeypatch.setattr(algorithm, "draw", lambda k, s, r, n, t, alpha, d: original(k, s, r, 0 * n, t, alpha, d))
-    elif fault == "the sign of the slope is wrong in the account":
+    else:
+        planted_in_account(monkeypatch, fault)
+
+
+def planted_in_account(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    if fault == "the sign of the slope is wrong in the account":
         together = DataSteps.slope_and_curvature
         monkeypatch.setattr(DataSteps, "slope_and_curvature", lambda self, c, weight: together(self, -c, weight))
     elif fault == "half the determinant in the account":
@@ -118,19 +123,26 @@ FAULTS = {
     "the sign of the slope is wrong in the account": "alone, more than the tighter bound charges for it",
     "half the determinant in the account": "alone, more than the tighter bound charges for it",
 }
-# Noise so large, and a penalty so small, that the determinants are most of what a step loses near the middle of the loss.
-DETERMINANTS: Raw = {
-    "problem": {"loss": "logistic", "rho": 0.2},
-    "algorithm": {"eta": 0.05},
-    "privacy": {"alpha": 0.02, "allow_unproven": True},
-}
+
+
+def mostly_determinants(folder: Path, method: str, perturbation: str) -> Raw:
+    """One record of norm 1 at node 0 and a small penalty: the determinants are most of what a step loses near f = 0."""
+    records = write_records(folder, "npz", np.ones((10, 1)), np.array([1.0, -1.0] * 5))
+    return small(
+        method,
+        perturbation,
+        data={"source": "npz", "path": str(records), "sizes": [1, 9], "records": None, "features": None},
+        problem={"C": 1.0, "rho": 0.02, "loss": "logistic"},
+        algorithm={"eta": 0.05},
+        privacy={"alpha": 0.2, "allow_unproven": True},
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     perturbation = "primal" if "bound" in fault else "objective"
     method = "m-admm" if "reused" in fault else "r-admm"
-    raw = small(method, perturbation, **(DETERMINANTS if "determinant" in fault else {}))
+    raw = mostly_determinants(tmp_path, method, perturbation) if "determinant" in fault else small(method, perturbation)
     result_of(raw, tmp_path / "sound.h5")
     assert audit(tmp_path / "sound.h5", candidates=3).findings == []
     planted(monkeypatch, fault)

@@ -72,7 +72,7 @@ def test_one_run_command(tmp_path: Path, write_toml: WriteToml) -> None:
     assert "20 canaries" in process.stdout
     for arguments, sentence in (
         (("--one-run", "--canaries", 321), "no more of them than records"),
-        (("--one-run", "--set", "privacy.perturbation=none"), "privacy."),
+        (("--one-run", "--set", "privacy.perturbation=none"), "nothing to audit"),
         (("--canaries", 4), "with --one-run only"),
     ):
         refused = command("audit", path, *arguments)

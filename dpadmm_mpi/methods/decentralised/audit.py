@@ -36,6 +36,7 @@ from dpadmm_mpi.registry import is_inside, own_behaviour, place_of
 from dpadmm_mpi.types import Array
 
 SLACK = 1e-6  # of a loss, relative and absolute: more than the solver leaves open
+CORNERS = 3  # replacements of a record that are always looked at
 SEARCHED_RUNS = 16  # in which the worst neighbours are searched for
 TOGETHER = 1 << 21  # numbers of several runs that are worked on at a time
 
@@ -54,7 +55,8 @@ def _(plan: NetworkPlan, recording: Recording, dataset: Dataset[Any], request: A
     findings += [finding for check in checks for finding in check.findings]
     findings += _total_findings(transcript, nodes, losses)
     # A neighbour that was searched for in some runs tells about the distribution in the others only.
-    fixed, fresh = losses[:, :, -1, : 2 * candidates], losses[:, transcript.searched :, -1, 2 * candidates :]
+    chosen = candidates if request.record is None else 1
+    fixed, fresh = losses[:, :, -1, : CORNERS * chosen], losses[:, transcript.searched :, -1, CORNERS * chosen :]
     for some in (fixed, fresh):
         if some.size:
             findings += distribution_findings(some, lambda delta: accounts.epsilon(plan.releases, delta)[-1, nodes])
@@ -162,13 +164,14 @@ class NodeView:
         """(losses of every run, data step and neighbour; noise of every run and data step).
 
         The neighbours: each chosen record with the opposite label, which for a margin loss is also the antipodal record with
-        its own label, as long as it is and at norm 1; then the worst that a search finds in the place of some of them.
+        its own label, as long as it is and at norm 1, and without features, which has no curvature; then the worst that a
+        search finds in the place of some of them.
         """
         transcript, steps = self.transcript, self.transcript.plan.releases.data_steps
         chosen = records_to_replace(self.rows, self.node, request.record, candidates)
         rows = self.rows[chosen]
         norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-        pairs = Pairs(np.concatenate([chosen, chosen]), np.concatenate([-rows, -rows / norms]))
+        pairs = Pairs(np.tile(chosen, CORNERS), np.concatenate([-rows, -rows / norms, np.zeros_like(rows)]))
         if len(some := chosen[: request.adversaries]):
             known = [self.step(t, slice(0, transcript.searched)) for t in steps]
             pairs = joined([pairs, worst_replacements(known, some)])
