@@ -38,8 +38,11 @@ def read_run(path: Path, refuse: Callable[[Plan[Any]], None] | None = None) -> t
     return result, plan, dataset
 
 
-def audit(path: Path, candidates: int = 20, node: int | None = None, record: int | None = None) -> Audit:
-    """Audit a file with a trajectory: one record of one node, or `candidates` records of every node (or of `node`)."""
+def audit(path: Path, candidates: int = 20, node: int | None = None, record: int | None = None, adversaries: int = 2) -> Audit:
+    """Audit a file with a trajectory: one record of one node, or `candidates` records of every node (or of `node`).
+
+    For `adversaries` of them the worst replacement is searched for, too.
+    """
     result, plan, dataset = read_run(path)
-    seen = examine(plan, result, dataset, AuditRequest(candidates, node, record))
+    seen = examine(plan, result, dataset, AuditRequest(candidates, node, record, adversaries))
     return Audit(seen.nodes, seen.losses, seen.data_steps, seen.findings, seen.against, result)

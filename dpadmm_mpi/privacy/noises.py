@@ -76,11 +76,15 @@ class Noise(Options):
 
     def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:
         """ln p(noise) - ln p(shifted), along the last axis: the audit's loss of a step, without the determinants."""
-        raise InputError(f'privacy.noise: "{noises.name_of(type(self))}" has no log_ratio, so it cannot be audited')
+        raise NotImplementedError
 
-    def norm_law(self, features: int) -> Any:
-        """The law of the norm of a vector of unit size, as scipy.stats has it; the audit compares it."""
-        raise InputError(f'privacy.noise: "{noises.name_of(type(self))}" has no norm_law, so it cannot be audited')
+    def score(self, noise: Array, parameter: float) -> Array:
+        """The gradient of ln p, along which the audit looks for the worst neighbours."""
+        raise NotImplementedError
+
+    def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
+        """The probability of a norm below `norm`, which the audit compares the recovered noise with."""
+        raise NotImplementedError
 
 
 @noises.register("gamma")
@@ -125,10 +129,13 @@ class Gamma(Noise):
         """alpha (||e^|| - ||e||)"""
         return np.asarray(parameter * (np.linalg.norm(shifted, axis=-1) - np.linalg.norm(noise, axis=-1)))
 
-    def norm_law(self, features: int) -> Any:
-        from scipy import stats
+    def score(self, noise: Array, parameter: float) -> Array:
+        return np.asarray(-parameter * noise / np.maximum(np.linalg.norm(noise, axis=-1, keepdims=True), 1e-300))
 
-        return stats.gamma(features)
+    def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
+        from scipy.special import gammainc
+
+        return np.asarray(gammainc(features, parameter * norm))
 
 
 @noises.register("gaussian")
@@ -164,10 +171,13 @@ class Gaussian(Noise):
         """(||e^||^2 - ||e||^2) / (2 sigma^2)"""
         return np.asarray((np.sum(shifted**2, axis=-1) - np.sum(noise**2, axis=-1)) / (2.0 * parameter**2))
 
-    def norm_law(self, features: int) -> Any:
-        from scipy import stats
+    def score(self, noise: Array, parameter: float) -> Array:
+        return np.asarray(-noise / parameter**2)
 
-        return stats.chi(features)
+    def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
+        from scipy.special import gammainc
+
+        return np.asarray(gammainc(0.5 * features, 0.5 * (norm / parameter) ** 2))
 
 
 def draw(noise: Noise, seed: int, runs: range, nodes: Ints, iteration: int, parameter: Array, features: int) -> Array:

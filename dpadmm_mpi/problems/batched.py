@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.newton import ARMIJO, ITERATIONS, ROUND_OFF, TOLERANCE, norms
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.strategies import nodes_in_a_chunk
@@ -82,40 +83,41 @@ class Batch:
             for chunk in self._chunks():
                 some = chunk if active[chunk].all() else np.arange(chunk.start, chunk.stop)[active[chunk]]
                 for run in range(len(start)):
-                    points = self._minimise(some, linear[run, some], (self.ridge + quadratic)[some], start[run, some])
-                    found[run, some], residuals[run, some] = points.f, points.residual
+                    ridge = (self.ridge + quadratic)[some]
+                    stack = Tilted(self.loss, self.signed[some], self.weight[some], self.scales[some], linear[run, some], ridge)
+                    found[run, some], residuals[run, some] = stack.argmins(start[run, some])
         return found, residuals
 
-    def _minimise(self, chunk: slice | Ints, linear: Array, ridge: Array, start: Array) -> _Points:
-        tilted = _Tilted(self, self.signed[chunk], self.weight[chunk], self.scales[chunk], linear, ridge)
-        points = tilted.evaluate(start)
-        active = np.arange(len(start))
-        for _ in range(ITERATIONS):
-            residual = points.residual[active]
-            active = active[(residual > TOLERANCE) & (residual < np.inf)]
-            if not len(active):
-                break
-            active = _line_search(tilted.at(active), points, active)
-        return points
 
-
-class _Tilted(NamedTuple):
+class Tilted(NamedTuple):
     """The objectives of some nodes with their linear and quadratic terms; `ridge` holds both quadratic terms."""
 
-    batch: Batch
+    loss: Loss
     signed: Array
     weight: Array
     scales: Array  # (nodes, 2)
     linear: Array
     ridge: Array
 
-    def at(self, rows: Ints) -> "_Tilted":
+    def at(self, rows: Ints) -> "Tilted":
         if len(rows) == len(self.ridge):
             return self
-        return _Tilted(self.batch, *(field[rows] for field in self[1:]))
+        return Tilted(self.loss, *(field[rows] for field in self[1:]))
+
+    def argmins(self, start: Array) -> tuple[Array, Array]:
+        """Of every node, and the relative residuals."""
+        points = self.evaluate(start)
+        active = np.arange(len(start))
+        for _ in range(ITERATIONS):
+            residual = points.residual[active]
+            active = active[(residual > TOLERANCE) & (residual < np.inf)]
+            if not len(active):
+                break
+            active = _line_search(self.at(active), points, active)
+        return points.f, points.residual
 
     def evaluate(self, f: Array) -> _Points:
-        loss, ridge = self.batch.loss, self.ridge[:, None]
+        loss, ridge = self.loss, self.ridge[:, None]
         margins = _times(self.signed, f)
         terms = (
             np.sum(self.weight * loss.value(margins), axis=-1),
@@ -128,14 +130,14 @@ class _Tilted(NamedTuple):
         return _Points(f.copy(), value, data + ridge * f + self.linear, scale, magnitude, margins)
 
     def directions(self, points: _Points) -> Array:
-        w = self.weight * self.batch.loss.second(points.margins)
+        w = self.weight * self.loss.second(points.margins)
         H = self.signed.swapaxes(1, 2) @ (w[:, :, None] * self.signed)
         diagonal = np.arange(H.shape[1])
         H[:, diagonal, diagonal] += self.ridge[:, None]
         return np.asarray(np.linalg.solve(H, -points.gradient[:, :, None])[:, :, 0])
 
 
-def _line_search(tilted: _Tilted, points: _Points, active: Ints) -> Ints:
+def _line_search(tilted: Tilted, points: _Points, active: Ints) -> Ints:
     """One Newton step of the active nodes, each halved until the value falls; the nodes that moved."""
     here = points.at(active)
     directions = tilted.directions(here)

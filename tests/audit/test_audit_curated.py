@@ -163,7 +163,7 @@ def same_in_every_run(noise: Noise, seed: int, run: int, hub: int, t: int, noise
     return noise(seed, 0, hub, t, noise_std, d)
 
 
-FAULTS = {half: "is not N(0, noise_std^2)", reused: "noise is used again", same_in_every_run: "noise is used again"}
+FAULTS = {half: "not of the claimed size", reused: "noise is used again", same_in_every_run: "noise is used again"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -20,14 +20,14 @@ from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.data.shard import row_norms
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.auditing import (
-    SIGNIFICANCE,
     AuditRequest,
     Examined,
     Recording,
+    chi_cdf,
     distribution_findings,
     examine,
     nodes_to_audit,
-    repetition_findings,
+    noise_findings,
 )
 from dpadmm_mpi.methods.curated import accounts
 from dpadmm_mpi.methods.curated.algorithm import follow, sampled_records, start
@@ -58,7 +58,8 @@ def _(plan: CuratedPlan, recording: Recording, dataset: Dataset[Any], request: A
         hits = _hits(plan.settings, i, chosen, noises.shape[:2])
         losses.append(_losses(_dense(rows[chosen]), against, queries, noises, plan.loss, plan.settings, hits=hits))
     grown = np.cumsum(np.stack(losses), axis=2)
-    findings = _noise_findings(noises / _deviations(plan.settings, noises.shape[1]))
+    scaled = noises / _deviations(plan.settings, noises.shape[1])
+    findings = noise_findings(scaled, chi_cdf(scaled))
     account = accounts.sound_epsilon if plan.settings.batch is None else accounts.conditioned_epsilon
     findings += distribution_findings(grown[:, :, -1], lambda delta: account(plan.releases, delta)[-1, nodes])
     return Examined(nodes, grown, np.arange(1, plan.iterations + 1), findings, against="epsilon_sound")
@@ -138,18 +139,3 @@ def _longest(rows: Matrix, count: int) -> Ints:
 
 def _dense(rows: Matrix) -> Array:
     return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
-
-
-def _noise_findings(scaled: Array) -> list[str]:
-    """The noise over sigma is standard normal, and fresh in every iteration and run."""
-    from scipy import stats
-
-    vectors = scaled.reshape(-1, scaled.shape[-1])
-    findings = []
-    p = stats.kstest(vectors.ravel(), "norm").pvalue
-    if p < SIGNIFICANCE:
-        findings.append(
-            f"the noise is not N(0, noise_std^2) (p = {p:.1e}): its standard deviation is {vectors.std():.4g} times the one "
-            "that is claimed"
-        )
-    return [*findings, *repetition_findings(vectors)]

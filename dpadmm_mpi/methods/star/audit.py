@@ -20,15 +20,15 @@ import numpy as np
 
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.methods.auditing import (
-    SIGNIFICANCE,
     AuditRequest,
     Examined,
     Recording,
+    chi_cdf,
     distribution_findings,
     examine,
     nodes_to_audit,
+    noise_findings,
     records_to_replace,
-    repetition_findings,
 )
 from dpadmm_mpi.methods.star import accounts
 from dpadmm_mpi.methods.star.algorithm import dual_step
@@ -59,7 +59,8 @@ def _(plan: StarPlan, recording: Recording, dataset: Dataset[Any], request: Audi
         if gap > REPLAY:
             findings.append(f"the recorded x_{i} are not those of this configuration's own noise and samples: off by {gap:.1e}")
     stacked = np.cumsum(np.stack(losses), axis=2)
-    findings += _noise_findings(np.concatenate(noises))
+    scaled = np.concatenate(noises)
+    findings += noise_findings(scaled, chi_cdf(scaled))
 
     def epsilon_at(delta: float) -> Array:
         if inner.batch_size == 1:
@@ -186,19 +187,3 @@ class StepMixture(Steps):
         scaled = exponents / (2.0 * self.sigma**2)
         largest = scaled.max(axis=0)
         return np.asarray(largest + np.log(np.exp(scaled - largest).sum(axis=0)))
-
-
-def _noise_findings(scaled: Array) -> list[str]:
-    """The noise is what the accounts assume: Gaussian of the claimed size, fresh in every step, provider and run."""
-    from scipy import stats
-
-    features = scaled.shape[1]
-    squares = np.sum(scaled**2, axis=1)
-    findings = []
-    p = stats.kstest(squares, stats.chi2(features).cdf).pvalue
-    if p < SIGNIFICANCE:
-        findings.append(
-            f"the noise is not Gaussian of the claimed size (p = {p:.1e}): its standard deviation is "
-            f"{np.sqrt(squares.mean() / features):.4g} times the claimed one"
-        )
-    return [*findings, *repetition_findings(scaled)]
