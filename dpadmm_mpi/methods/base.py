@@ -26,7 +26,8 @@ from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
 from dpadmm_mpi.networks.topology import Topology
-from dpadmm_mpi.privacy.account import Account, accounts_of, checked
+from dpadmm_mpi.privacy.account import Account, accounts_of, checked, curve
+from dpadmm_mpi.privacy.curves import PrivacyCurve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants, losses
@@ -309,6 +310,11 @@ class Plan(ABC, Generic[S]):
         method, shape = self.config.method, (self.releases.iterations + 1, self.releases.nodes)
         found = method.accounts(self.releases, self.config.privacy.delta)
         return tuple(checked(account, type(method), "accounts", shape) for account in found)
+
+    @cached_property
+    def curve(self) -> PrivacyCurve | None:
+        """delta over epsilon of everything that the worst node releases; None without noise or proof."""
+        return curve(self.accounts)
 
     @property
     @abstractmethod

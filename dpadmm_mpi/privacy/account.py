@@ -9,6 +9,7 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.privacy.curves import PrivacyCurve, Profile, curve_of
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.types import Array
@@ -31,6 +32,7 @@ class Account:
     delta: float | None = None  # None: a pure bound
     label: str = ""  # in tables and legends
     column: str = ""
+    profile: Profile | None = None  # of the worst node after the last iteration: delta over epsilon, Renyi divergences
 
     @property
     def values(self) -> Array:
@@ -76,6 +78,14 @@ def accounts_of(releases: Releases, delta: float) -> Sequence[Account]:
             account = kind.compute(releases, delta)
         found.append(checked(account, type(kind), "compute", (releases.iterations + 1, releases.nodes)))
     return tuple(found)
+
+
+def curve(found: Sequence[Account]) -> PrivacyCurve | None:
+    """Of the first account that is proven, finite and knows one."""
+    for account in found:
+        if account.profile is not None and account.proven and np.isfinite(account.values[-1]):
+            return curve_of(account.profile)
+    return None
 
 
 def checked(account: Any, cls: type[object], function: str, shape: tuple[int, int]) -> Account:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.privacy.account import accounts as KINDS
+from dpadmm_mpi.privacy.curves import PrivacyCurve
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,6 +73,13 @@ class Result:
     def tight(self) -> NDArray[Any]:
         return self["privacy/tight"]
 
+    @property
+    def curve(self) -> PrivacyCurve | None:
+        """delta over epsilon of everything released; None without noise, without proof, or in a file of version 1."""
+        if "privacy/curve" not in self:
+            return None
+        return PrivacyCurve(self["privacy/curve_epsilon"], self["privacy/curve"], self["privacy/renyi"])
+
     def to_xarray(self) -> Any:
         """An xarray.Dataset; names in groups keep their path, as in "privacy/bound", their dimensions do not."""
         try:
@@ -112,7 +120,7 @@ def accounts(result: Result) -> list[tuple[str, str]]:
     "privacy/NAME" is the total of the worst node in each iteration, "privacy/node_NAME" that of every node.
     """
     there = [name.removeprefix("privacy/") for name in result.arrays if name.startswith("privacy/")]
-    totals = [name for name in there if result[f"privacy/{name}"].shape == result.iteration.shape]
+    totals = [name for name in there if result.dims[f"privacy/{name}"] == ("iteration",)]
     found = []
     for name in [*(name for name in KINDS if name in totals), *(name for name in totals if name not in KINDS)]:
         about = result.attributes[f"privacy/{name}"]
@@ -121,6 +129,16 @@ def accounts(result: Result) -> list[tuple[str, str]]:
         delta = about.get("delta")
         found.append((name, title if delta is None else f"{title} (delta {delta:g})"))
     return found
+
+
+def curve_needed(result: Result) -> PrivacyCurve:
+    """For those who cannot go on without it."""
+    if (curve := result.curve) is None:
+        why = "it has no finite, proven account" if accounts(result) else "it has no privacy account"
+        raise InputError(
+            f"{result.source} has no /privacy/curve: {why}, or an earlier version wrote it; run it again with noise"
+        )
+    return curve
 
 
 def account_column(result: Result, account: str) -> str:
