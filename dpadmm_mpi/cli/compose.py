@@ -40,9 +40,9 @@ def compose(files: tuple[Path, ...], delta: float, selection: bool) -> int:
     if selection:
         chosen, shape, everything = price_of_choice(results, delta)
         print(
-            f"the best of them, chosen by the records: epsilon {chosen:.4g}, if the number of tries is drawn from the {LAWS[shape]} "
-            f"distribution with mean {len(results)} and each try draws one of these settings (Papernot and Steinke 2022, Theorem 2); "
-            f"whoever tries them all pays {everything:.4g}, as if all were published"
+            f"the best of them, chosen by the records: epsilon {chosen:.4g}, if the number of tries is drawn from the "
+            f"{LAWS[shape]} distribution with mean {len(results)} and each try draws one of these settings (Papernot and "
+            f"Steinke 2022, Theorem 2); whoever tries them all pays {everything:.4g}, as if all were published"
         )
         return 0
     for sentence in in_words(total):

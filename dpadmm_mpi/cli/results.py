@@ -39,8 +39,8 @@ def show(files: tuple[Path, ...], form: str | None) -> int:
     if len(results) == 1 and (curve := results[0].curve) is not None:
         for sentence in in_words(curve):
             print(f"privacy: {sentence}")
-    if (sentence := choice_in_words(results)) is not None:
-        print(f"privacy: {sentence}")
+    if (choice := choice_in_words(results)) is not None:
+        print(f"privacy: {choice}")
     for result in results:
         for note in filter(None, str(result.attributes["/"].get("notes", "")).split("\n")):
             print(f"note, {result.name}: {note}")

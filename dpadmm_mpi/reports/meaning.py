@@ -13,8 +13,8 @@ def in_words(curve: PrivacyCurve) -> list[str]:
     found = 1000.0 * float(curve.true_positive_rate(0.001))
     return [
         f"an attacker who accuses 1 in 1,000 innocent records finds at most {per_thousand(found)} in 1,000 of the guilty",
-        f"on a coin flip between two neighbouring data sets he is right in at most {50 + 50 * curve.advantage:.1f} % of the cases "
-        f"(advantage {curve.advantage:.3g})",
+        f"on a coin flip between two neighbouring data sets they are right in at most {50 + 50 * curve.advantage:.1f} % of "
+        f"the cases (advantage {curve.advantage:.3g})",
         f"it is at least as private as one Gaussian mechanism with mu = {curve.gaussian_mu:.3g}",
     ]
 
@@ -52,8 +52,8 @@ def choice_in_words(results: Sequence[Result]) -> str | None:
     delta = _delta(private[0])
     chosen, _, everything = price_of_choice(private, delta)
     return (
-        f"if the records themselves choose the best of these {len(private)} rows, the choice costs epsilon {chosen:.3g} at delta = "
-        f"{delta:g} (Papernot and Steinke 2022; see dpadmm compose --selection), publishing all of them {everything:.3g}"
+        f"if the records themselves choose the best of these {len(private)} rows, the choice costs epsilon {chosen:.3g} at "
+        f"delta = {delta:g} (Papernot and Steinke 2022; see dpadmm compose --selection), publishing all of them {everything:.3g}"
     )
 
 
