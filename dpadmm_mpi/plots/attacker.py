@@ -8,6 +8,7 @@ from dpadmm_mpi.plots.style import Request, caption, panels, share_legend
 from dpadmm_mpi.storage.result import curve_needed
 
 RATES = np.geomspace(1e-4, 1.0, 400)  # share of the innocent that is accused
+WORDS = {1e-4: "1 in 10,000", 1e-3: "1 in 1,000", 1e-2: "1 in 100", 1e-1: "1 in 10", 1.0: "all"}
 SHOWN = 0.001  # where the sentence is
 
 
@@ -28,13 +29,12 @@ def attacker(request: Request) -> Any:
                 (SHOWN, found), xytext=(12, -28), textcoords="offset points", fontsize=8,
                 arrowprops={"arrowstyle": "-", "color": "0.4", "lw": 0.7},
             )  # fmt: skip
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+    axis.set(xscale="log", yscale="log")
+    for direction in (axis.xaxis, axis.yaxis):
+        direction.set_ticks(list(WORDS), list(WORDS.values()))
     axis.set_xlim(RATES[0], 1.0)
     axis.set_ylim(RATES[0], 1.2)
-    axis.set_ylabel("share of the guilty records that are found, at most")
-    caption(
-        axis, "what an attacker can do who sees all that one run releases", "share of the innocent records that are accused"
-    )
+    axis.set_ylabel("guilty records that are found, at most")
+    caption(axis, "an attacker who sees all that one run releases", "innocent records that are accused")
     share_legend(figure, lines)
     return figure

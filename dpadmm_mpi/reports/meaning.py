@@ -53,7 +53,7 @@ def choice_in_words(results: Sequence[Result]) -> str | None:
     chosen, _, everything = price_of_choice(private, delta)
     return (
         f"if the records themselves choose the best of these {len(private)} rows, the choice costs epsilon {chosen:.3g} at "
-        f"delta = {delta:g} (Papernot and Steinke 2022; see dpadmm compose --selection), publishing all of them {everything:.3g}"
+        f"delta = {delta:g} (see dpadmm compose --selection), publishing all of them {everything:.3g}"
     )
 
 
