@@ -9,7 +9,7 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.privacy.curves import PrivacyCurve, Profile, curve_of
+from dpadmm_mpi.privacy.recorded_curves import Profile, RecordedCurve, curve_of
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.types import Array
@@ -80,7 +80,7 @@ def accounts_of(releases: Releases, delta: float) -> Sequence[Account]:
     return tuple(found)
 
 
-def curve(found: Sequence[Account]) -> PrivacyCurve | None:
+def curve(found: Sequence[Account]) -> RecordedCurve | None:
     """Of the first account that is proven, finite and knows one."""
     for account in found:
         if account.profile is not None and account.proven and np.isfinite(account.values[-1]):

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from dpadmm_mpi.privacy.curves import PrivacyCurve, compose, epsilon_of, selection
+from dpadmm_mpi.privacy.recorded_curves import RecordedCurve, compose, epsilon_of, selection
 from dpadmm_mpi.storage.result import Result, curve_needed
 
 FALSE_POSITIVES = (0.001, 0.01, 0.1)  # at which the attacker is described
 
 
-def in_words(curve: PrivacyCurve) -> list[str]:
+def in_words(curve: RecordedCurve) -> list[str]:
     """For a reader without a degree in privacy: an attacker who sees everything that one run releases, and more."""
     found = 1000.0 * float(curve.true_positive_rate(0.001))
     return [
@@ -24,12 +24,12 @@ def per_thousand(value: float) -> str:
     return f"{value:.1f}" if value < 10.0 else f"{value:.0f}" if value < 999.5 else "1,000"
 
 
-def attacker_rows(curve: PrivacyCurve) -> list[tuple[float, float]]:
+def attacker_rows(curve: RecordedCurve) -> list[tuple[float, float]]:
     """Share of the innocent that is accused, and the share of the guilty that is found at most."""
     return [(rate, float(curve.true_positive_rate(rate))) for rate in FALSE_POSITIVES]
 
 
-def together(results: Sequence[Result]) -> PrivacyCurve:
+def together(results: Sequence[Result]) -> RecordedCurve:
     """The curve of all results, if the same people's records are in all of them."""
     return compose([curve_needed(result) for result in results])
 

@@ -23,8 +23,8 @@ from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.methods.base import Plan, fingerprint, to_toml
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.privacy.account import kinds_for
-from dpadmm_mpi.privacy.curves import PrivacyCurve
 from dpadmm_mpi.privacy.gaussian_noise import ORDERS
+from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 from dpadmm_mpi.storage.timing import TIMING
 from dpadmm_mpi.types import Ints
 
@@ -156,7 +156,7 @@ class LogFile:
         self._dataset("timing/owner", owner[: plan.nodes], ("node",), "rank that hosted the node")
         self.file["timing"].attrs.update({"ranks": len(hosts), "hosts": hosts, "mpi": mpi})
 
-    def _curve(self, curve: PrivacyCurve) -> None:
+    def _curve(self, curve: RecordedCurve) -> None:
         for name, values, values_of, text in (
             (
                 "curve",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.privacy.account import accounts as KINDS
-from dpadmm_mpi.privacy.curves import PrivacyCurve
+from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,11 +74,11 @@ class Result:
         return self["privacy/tight"]
 
     @property
-    def curve(self) -> PrivacyCurve | None:
+    def curve(self) -> RecordedCurve | None:
         """delta over epsilon of everything released; None without noise, without proof, or in a file of version 1."""
         if "privacy/curve" not in self:
             return None
-        return PrivacyCurve(self["privacy/curve_epsilon"], self["privacy/curve"], self["privacy/renyi"])
+        return RecordedCurve(self["privacy/curve_epsilon"], self["privacy/curve"], self["privacy/renyi"])
 
     def to_xarray(self) -> Any:
         """An xarray.Dataset; names in groups keep their path, as in "privacy/bound", their dimensions do not."""
@@ -131,7 +131,7 @@ def accounts(result: Result) -> list[tuple[str, str]]:
     return found
 
 
-def curve_needed(result: Result) -> PrivacyCurve:
+def curve_needed(result: Result) -> RecordedCurve:
     """For those who cannot go on without it."""
     if (curve := result.curve) is None:
         why = "it has no finite, proven account" if accounts(result) else "it has no privacy account"

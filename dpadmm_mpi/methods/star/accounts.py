@@ -13,7 +13,7 @@ from dpadmm_mpi.methods.base import NO_NOISE
 from dpadmm_mpi.methods.gaussian import paper_account, paper_noise, sound_account, sound_noise
 from dpadmm_mpi.privacy import gaussian_noise, sampled_steps
 from dpadmm_mpi.privacy.account import Account
-from dpadmm_mpi.privacy.curves import SMALLEST, RenyiProfile
+from dpadmm_mpi.privacy.recorded_curves import SMALLEST, RenyiProfile
 from dpadmm_mpi.privacy.releases import StarReleases
 from dpadmm_mpi.types import Array, Ints
 

@@ -33,7 +33,7 @@ class Profile(Protocol):
 
 
 @dataclass(frozen=True)
-class PrivacyCurve:
+class RecordedCurve:
     """delta at each of `epsilon`, which grow from 0, and the Renyi divergence of each of `orders`.
 
     >>> curve = gaussian_curve(1.0)  # a Gaussian mechanism whose noise is as large as its sensitivity
@@ -92,7 +92,7 @@ class PrivacyCurve:
         return high
 
 
-def curve_of(profile: Profile) -> PrivacyCurve:
+def curve_of(profile: Profile) -> RecordedCurve:
     """The recorded form of what an account knows: up to the epsilon at which delta is SMALLEST."""
     top = 1.0
     while top < LARGEST and profile.delta(np.array([top]))[0] > SMALLEST:
@@ -102,7 +102,7 @@ def curve_of(profile: Profile) -> PrivacyCurve:
     top = float(coarse[ended[0]]) if len(ended) and ended[0] > 0 else top
     epsilon = np.linspace(0.0, top, POINTS)
     delta = np.minimum.accumulate(np.minimum(profile.delta(epsilon), 1.0))
-    return PrivacyCurve(epsilon, delta, profile.renyi(ORDERS))
+    return RecordedCurve(epsilon, delta, profile.renyi(ORDERS))
 
 
 def epsilon_of(renyi: Array, delta: float) -> float:
@@ -131,7 +131,7 @@ class GaussianProfile:
         return orders * self.mu**2 / 2.0
 
 
-def gaussian_curve(mu: float) -> PrivacyCurve:
+def gaussian_curve(mu: float) -> RecordedCurve:
     """That of a Gaussian mechanism."""
     return curve_of(GaussianProfile(mu))
 
@@ -153,7 +153,7 @@ class RenyiProfile:
         return self.divergences
 
 
-def compose(curves: Sequence[PrivacyCurve]) -> PrivacyCurve:
+def compose(curves: Sequence[RecordedCurve]) -> RecordedCurve:
     """The curve of all of them together: of the same people's records, each run with noise of its own.
 
     Loss distributions that dominate are made of the curves (Doroshenko et al.: Connect the Dots, 2022) and convolved; Renyi
@@ -185,7 +185,7 @@ def compose(curves: Sequence[PrivacyCurve]) -> PrivacyCurve:
     delta = np.clip(mass[above] - shifted * tilted[above], 0.0, None) + hidden + certain
     end = int(np.argmax(np.append(delta <= SMALLEST + hidden + certain, True)))
     keep = np.unique(np.linspace(0, min(end, len(epsilon) - 1), 2 * POINTS).astype(int))
-    return PrivacyCurve(epsilon[keep], np.minimum.accumulate(np.minimum(delta[keep], 1.0)), renyi)
+    return RecordedCurve(epsilon[keep], np.minimum.accumulate(np.minimum(delta[keep], 1.0)), renyi)
 
 
 def _tilted_tails(p: Array, loss: Array) -> Array:
@@ -196,7 +196,7 @@ def _tilted_tails(p: Array, loss: Array) -> Array:
     return np.asarray(lfilter([1.0], [1.0, -ratio], p[::-1])[::-1])
 
 
-def _loss_distribution(curve: PrivacyCurve, spacing: float) -> tuple[int, Array, float]:
+def _loss_distribution(curve: RecordedCurve, spacing: float) -> tuple[int, Array, float]:
     """(first, p, infinite): losses (first + k) spacing with probability p[k], and what is lost for certain.
 
     Neighbours may change places, so delta(-epsilon) <= 1 - exp(-epsilon) (1 - delta(epsilon)).

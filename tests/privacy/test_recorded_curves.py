@@ -10,9 +10,10 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import binom, norm
 
 from dpadmm_mpi.methods.star.accounts import StarProfile, conditioned_mixture
-from dpadmm_mpi.privacy.curves import (
+from dpadmm_mpi.privacy.gaussian_noise import ORDERS
+from dpadmm_mpi.privacy.recorded_curves import (
     GaussianProfile,
-    PrivacyCurve,
+    RecordedCurve,
     RenyiProfile,
     compose,
     curve_of,
@@ -21,7 +22,6 @@ from dpadmm_mpi.privacy.curves import (
     mean_tries,
     selection,
 )
-from dpadmm_mpi.privacy.gaussian_noise import ORDERS
 from dpadmm_mpi.privacy.releases import StarReleases
 from dpadmm_mpi.types import Array
 
@@ -103,8 +103,8 @@ def test_points_that_are_too_high_do_no_harm() -> None:
     good = gaussian_curve(0.8)
     loose = good.delta.copy()
     loose[150] = loose[149]
-    spoilt = PrivacyCurve(good.epsilon, loose, np.full(len(ORDERS), np.inf))
-    before = compose([PrivacyCurve(good.epsilon, good.delta, spoilt.renyi)] * 2).epsilon_at(1e-5)
+    spoilt = RecordedCurve(good.epsilon, loose, np.full(len(ORDERS), np.inf))
+    before = compose([RecordedCurve(good.epsilon, good.delta, spoilt.renyi)] * 2).epsilon_at(1e-5)
     assert compose([spoilt, spoilt]).epsilon_at(1e-5) == pytest.approx(before, rel=1e-3)
 
 
