@@ -35,6 +35,7 @@ def show(files: tuple[Path, ...], form: str | None, against: tuple[int, ...]) ->
     dpadmm show my.h5 --against 0,3
     """
     from dpadmm_mpi.reports import exports
+    from dpadmm_mpi.reports.meaning import choice_in_words, in_words
     from dpadmm_mpi.reports.tables import against_table, results_table
     from dpadmm_mpi.storage.result import last_row, load_all
 
@@ -45,6 +46,11 @@ def show(files: tuple[Path, ...], form: str | None, against: tuple[int, ...]) ->
     print(results_table(results, errors=True))
     if any(last_row(result)[1] > 1 for result in results):
         print("mean ±half the range (standard error of the mean) over the runs")
+    if len(results) == 1 and (curve := results[0].curve) is not None:
+        for sentence in in_words(curve):
+            print(f"privacy: {sentence}")
+    if (choice := choice_in_words(results)) is not None:
+        print(f"privacy: {choice}")
     for result in results:
         for note in filter(None, str(result.attributes["/"].get("notes", "")).split("\n")):
             print(f"note, {result.name}: {note}")

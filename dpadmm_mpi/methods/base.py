@@ -27,8 +27,9 @@ from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
 from dpadmm_mpi.networks.topology import Topology
-from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked
+from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
+from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants, losses
 from dpadmm_mpi.problems.objective import NodeProblem
@@ -325,6 +326,11 @@ class Plan(ABC, Generic[S]):
         method, shape = self.config.method, (self.iterations + 1, self.releases.nodes)
         found = accounts_of_parts(self.releases, lambda part: method.accounts(part, self.config.privacy.delta))
         return tuple(checked(account, type(method), "accounts", shape) for account in found)
+
+    @cached_property
+    def curve(self) -> RecordedCurve | None:
+        """delta over epsilon of everything that the worst node releases; None without noise or proof."""
+        return curve(self.accounts)
 
     @property
     def known_before(self) -> Mapping[str, Known]:

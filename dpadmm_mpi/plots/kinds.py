@@ -4,7 +4,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from dpadmm_mpi.config.options import Options
-from dpadmm_mpi.plots import curves, network
+from dpadmm_mpi.plots import attacker, curves, network
 from dpadmm_mpi.plots.style import Request
 from dpadmm_mpi.registry import Registry
 
@@ -116,6 +116,14 @@ class Tradeoff(PlotKind):
 
     def draw(self, request: Request) -> Any:
         return curves.tradeoff(request)
+
+
+@plots.register("attacker")
+class Attacker(PlotKind):
+    """What an attacker can find at most, over how many innocent records he accuses."""
+
+    def draw(self, request: Request) -> Any:
+        return attacker.attacker(request)
 
 
 @plots.register("nodes")

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.privacy.recorded_curves import Profile, RecordedCurve, curve_of
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.types import Array
@@ -32,6 +33,7 @@ class Account:
     label: str = ""  # in tables and legends
     column: str = ""
     details: Mapping[str, str | float] = field(default_factory=dict)  # further attributes: which proof, a summary
+    profile: Profile | None = None  # of the worst node after the last iteration: delta over epsilon, Renyi divergences
 
     @property
     def values(self) -> Array:
@@ -93,6 +95,14 @@ def accounts_of_parts(releases: R, compute: Callable[[R], Sequence[Account]]) ->
         worst = max(same, key=lambda account: float(account.values[-1]))
         joined.append(replace(worst, node_values=values, proven=all(account.proven for account in same)))
     return tuple(joined)
+
+
+def curve(found: Sequence[Account]) -> RecordedCurve | None:
+    """Of the first account that is proven, finite and knows one."""
+    for account in found:
+        if account.profile is not None and account.proven and np.isfinite(account.values[-1]):
+            return curve_of(account.profile)
+    return None
 
 
 def checked(account: Any, cls: type[object], function: str, shape: tuple[int, int]) -> Account:

@@ -12,6 +12,7 @@ from dpadmm_mpi.methods.base import Plan
 from dpadmm_mpi.methods.metrics import metrics
 from dpadmm_mpi.networks.graphs import graphs
 from dpadmm_mpi.registry import first_line
+from dpadmm_mpi.reports.meaning import in_words
 from dpadmm_mpi.storage.result import Result, account_column, accounts, is_proven, labels, last_row, measurements, words_for
 from dpadmm_mpi.types import Array, Ints
 
@@ -148,6 +149,8 @@ def _totals(plan: Plan[Any]) -> list[str]:
             f"total      {account.title}: {at_end.max():.6g} at node {at_end.argmax()}{proven}; best {at_end.min():.6g} "
             f"at node {at_end.argmin()}"
         )
+    if plan.curve is not None:
+        lines += [f"means      {sentence}" for sentence in in_words(plan.curve)]
     if ways := plan.improvements():
         lines.append(f"to improve {'; '.join(ways)}")
     return lines

@@ -23,6 +23,8 @@ from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.methods.base import Plan, fingerprint, to_toml
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.privacy.account import kinds_for
+from dpadmm_mpi.privacy.gaussian_noise import ORDERS
+from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 from dpadmm_mpi.storage.timing import TIMING
 from dpadmm_mpi.types import Ints
 
@@ -147,6 +149,8 @@ class LogFile:
                 attributes["column"] = account.column or (account.name if kind is None else kind.column)
         for name, known in plan.known_before.items():
             self._dataset(name, *known)
+        if plan.curve is not None:
+            self._curve(plan.curve)
         for name, used in plan.schedules.items():
             self._dataset(name, used.values[rows], ("iteration", "node"), used.description)
         self._dataset("graph/edges", plan.topology.edges, ("graph/edge", "graph/end"), "each edge once")
@@ -156,6 +160,20 @@ class LogFile:
             self._dataset("problem/map", plan.map_for_the_record, ("constraint", "feature"), "A, of g(A x)")
         self._dataset("timing/owner", owner[: plan.nodes], ("node",), "rank that hosted the node")
         self.file["timing"].attrs.update({"ranks": len(hosts), "hosts": hosts, "mpi": mpi})
+
+    def _curve(self, curve: RecordedCurve) -> None:
+        for name, values, values_of, text in (
+            (
+                "curve",
+                curve.delta,
+                ("curve_epsilon", curve.epsilon),
+                "delta over epsilon of the worst node after the last iteration",
+            ),
+            ("renyi", curve.renyi, ("renyi_order", ORDERS), "Renyi divergences of the worst node after the last iteration"),
+        ):
+            scale = f"privacy/{values_of[0]}"
+            self.file.create_dataset(scale, data=values_of[1]).make_scale(values_of[0])
+            self._dataset(f"privacy/{name}", values, (scale,), text)
 
     def _dataset(self, name: str, values: NDArray[Any], dims: tuple[str, ...], text: str) -> None:
         dtype = np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64

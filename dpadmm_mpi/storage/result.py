@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.privacy.account import accounts as KINDS
+from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,6 +106,13 @@ class Result:
                 raise InputError(f"node {node}: there are the nodes 0 to {len(pairs) - 1}")
         return np.asarray(pairs[:, chosen].max(axis=1, initial=0.0))
 
+    @property
+    def curve(self) -> RecordedCurve | None:
+        """delta over epsilon of everything released; None without noise, without proof, or in a file of version 1."""
+        if "privacy/curve" not in self:
+            return None
+        return RecordedCurve(self["privacy/curve_epsilon"], self["privacy/curve"], self["privacy/renyi"])
+
     def to_xarray(self) -> Any:
         """An xarray.Dataset; names in groups keep their path, as in "privacy/bound", their dimensions do not."""
         try:
@@ -154,6 +162,16 @@ def accounts(result: Result) -> list[tuple[str, str]]:
         delta = about.get("delta")
         found.append((name, title if delta is None else f"{title} (delta {delta:g})"))
     return found
+
+
+def curve_needed(result: Result) -> RecordedCurve:
+    """For those who cannot go on without it."""
+    if (curve := result.curve) is None:
+        why = "it has no finite, proven account" if accounts(result) else "it has no privacy account"
+        raise InputError(
+            f"{result.source} has no /privacy/curve: {why}, or an earlier version wrote it; run it again with noise"
+        )
+    return curve
 
 
 def account_column(result: Result, account: str) -> str:

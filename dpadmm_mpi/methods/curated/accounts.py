@@ -14,6 +14,7 @@ from dpadmm_mpi.methods.base import NO_NOISE
 from dpadmm_mpi.methods.gaussian import paper_account, paper_noise, sound_account, sound_noise
 from dpadmm_mpi.privacy import gaussian_noise, sampled_steps
 from dpadmm_mpi.privacy.account import Account
+from dpadmm_mpi.privacy.recorded_curves import GaussianProfile, Profile, RenyiProfile
 from dpadmm_mpi.privacy.releases import CuratedReleases
 from dpadmm_mpi.types import Array
 
@@ -59,6 +60,11 @@ def _sound_totals(r: CuratedReleases, delta: float, last: bool = False) -> Array
     """Epsilon after each iteration, or after the last alone. Curves of plain Gaussian noise differ by a factor."""
     if r.batch is None:
         return gaussian_noise.epsilon(_sound_curve(r), r.steps[-1:] if last else r.steps, delta)
+    return gaussian_noise.converted(_sampled_total(r, last), delta)
+
+
+def _sampled_total(r: CuratedReleases, last: bool) -> Array:
+    """Renyi divergences after each iteration, or after the last alone, (rows, orders)."""
     shape = np.ones(r.iterations) if r.noise_shape is None else r.noise_shape
     sizes, which = np.unique(shape, return_inverse=True)
     curves = np.stack([_sampled_curve(replace(r, noise_std=r.noise_std * float(size))) for size in sizes], axis=1)
@@ -66,7 +72,7 @@ def _sound_totals(r: CuratedReleases, delta: float, last: bool = False) -> Array
         total = (curves @ np.bincount(which, minlength=len(sizes)))[:, None]
     else:
         total = np.concatenate([np.zeros((len(curves), 1)), np.cumsum(curves[:, which], axis=1)], axis=1)
-    return gaussian_noise.converted(total.T, delta)
+    return np.asarray(total.T)
 
 
 def conditioned_epsilon(r: CuratedReleases, delta: float) -> Array:
@@ -121,7 +127,15 @@ def _(r: CuratedReleases, delta: float) -> Account:
 def _(r: CuratedReleases, delta: float) -> Account:
     title = f"sound epsilon at delta = {delta:g}"
     words, values = _words(r, SOUND if r.batch is None else SOUND_SAMPLED), sound_epsilon(r, delta)
-    return Account("epsilon_sound", title, values, words, _is_proven(r), NEIGHBOURS_SOUND, delta)
+    profile = _profile(r) if _is_private(r) else None
+    return Account("epsilon_sound", title, values, words, _is_proven(r), NEIGHBOURS_SOUND, delta, profile=profile)
+
+
+def _profile(r: CuratedReleases) -> Profile:
+    """Gaussian mechanisms one after the other are one; of sampled ones the Renyi divergences are known."""
+    if r.batch is None:
+        return GaussianProfile(float(np.sqrt(r.steps[-1])) * 2.0 * r.c / (r.records * r.noise_std))
+    return RenyiProfile(_sampled_total(r, last=True)[0])
 
 
 def _words(r: CuratedReleases, theorem: str) -> str:

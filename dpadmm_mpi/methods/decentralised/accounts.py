@@ -286,11 +286,13 @@ class Epsilon(NetworkAccount):
         r = releases
         values, proof = _epsilon(r, delta)
         details: dict[str, str | float] = {"proof": proof}
-        if (steps := loss_steps(r)) is not None and r.noise is not None and not has_pure_loss(r.noise):
-            details["zcdp_rho"] = steps.curve(int(values[-1].argmax())).zcdp()
+        steps = loss_steps(r)
+        curve = steps.curve(int(values[-1].argmax())) if steps is not None else None
+        if curve is not None and r.noise is not None and not has_pure_loss(r.noise):
+            details["zcdp_rho"] = curve.zcdp()
         title = f"epsilon at delta = {delta:g}"
         words = _words(r) + (INEXACT if r.tolerance else "")
-        return Account("epsilon", title, values, words, not unaccounted(r), NEIGHBOURS, delta, details=details)
+        return Account("epsilon", title, values, words, not unaccounted(r), NEIGHBOURS, delta, details=details, profile=curve)
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
         """Epsilon grows with the size of the loss and is met from below, to CALIBRATION."""
