@@ -2,8 +2,8 @@
 
 Three ways, each an upper bound (docs/mathematics.md, section 3); all rounding is upwards.
 
-- `composed`: the loss of a step is a random number L (of a fixed shift, or the worst one in a subspace). The laws are rounded up
-  onto a grid and convolved; delta(epsilon) = E[(1 - exp(epsilon - sum L))_+].
+- `composed`: the loss of a step is a random number L (of a fixed shift, or the worst one in a subspace). The laws are rounded
+  up onto a grid and convolved; delta(epsilon) = E[(1 - exp(epsilon - sum L))_+].
 - `means_of_sums`: the loss of a step is at most (X' + Y)/2, where nobody knows how X' and Y hang together. For every convex g
   above (1 - exp(epsilon - x))_+ the mean of g at the two sums is a bound, and the best convex g is a hinge.
 - `moment_epsilon`: E exp(lambda L), which is cheap where many nodes have many different steps, and gives the Renyi curve.
@@ -205,7 +205,7 @@ def fine_law(law: RandomLoss, c: float, cells: int = FINE) -> Atoms:
     """L on a grid that is fine for its bulk. What lies outside of it is rounded up to its lower end, or to the largest."""
     spacing = law.deviation(c) / cells
     largest, low = law.largest(c), -6.0 * law.deviation(c)
-    points = np.append(np.arange(max(low, -largest), min(largest, 10.0 * law.deviation(c) + c * c), spacing), largest)
+    points = np.append(np.arange(max(low, -largest), min(largest, 13.0 * law.deviation(c) + c * c), spacing), largest)
     tail = np.minimum(law.quick_tail(points, c), 1.0)
     return Atoms(points, -np.diff(np.concatenate([[1.0], tail])), float(tail[-1]))
 

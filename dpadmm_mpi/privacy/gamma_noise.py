@@ -12,8 +12,8 @@ largest shift, the loss of a data step is, or is at most,
   b^2 ~ Beta(m/2, (d-m)/2). For d <= m the subspace is everything: b = 1 and L = c.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from dpadmm_mpi.types import Array
 COSINES = 20_000  # cells of the cosine between noise and shift
 
 
-class GammaLoss(NamedTuple):
+@dataclass(frozen=True)
+class GammaLoss:
     """The random loss; see privacy/composition.py: RandomLoss."""
 
     features: int

@@ -6,7 +6,7 @@ With c = ||v|| / sigma for a shift v, the loss ln p(e) - ln p(e + v) = (2 e.v + 
 - at most c s + c^2/2, s ~ chi_m, if it may lie anywhere in a ball of a subspace of m dimensions.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from dpadmm_mpi.types import Array
 FAR = 12.0  # standard deviations that are looked at; the probability of more counts fully
 
 
-class NormalLoss(NamedTuple):
+@dataclass(frozen=True)
+class NormalLoss:
     """The random loss; see privacy/composition.py: RandomLoss."""
 
     features: int

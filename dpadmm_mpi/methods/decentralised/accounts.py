@@ -41,8 +41,8 @@ EPSILON_SUBSPACE = (
 )
 TIGHT = (
     "the ratio of the determinants is at most 1 + K L'', K = C / (B (rho/N + 2 eta V)), for every K; with slope and curvature "
-    "of the replaced record together a step costs max over margins z of alpha h (G + |L'(z)|) + ln(1 + K L''(z)), h = C/B (over "
-    "2 eta V for dual and penalty)"
+    "of the replaced record together a step costs max over margins z of alpha h (G + |L'(z)|) + ln(1 + K L''(z)), h = C/B "
+    "(over 2 eta V for dual and penalty)"
 )
 NO_PURE_BOUND = "none: this noise has no pure bound"
 INEXACT_NOT_PURE = "none: Gaussian noise hides where inexact solves end, and has no pure bound"
