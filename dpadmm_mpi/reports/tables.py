@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.data.catalogue import PublicDataset
+from dpadmm_mpi.data.partitions import partitions
 from dpadmm_mpi.data.sources import sources
+from dpadmm_mpi.data.statistics import Statistics
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.methods.base import Plan
 from dpadmm_mpi.methods.metrics import metrics
@@ -84,7 +86,9 @@ def status(result: Result) -> str:
     return "complete" if result.complete else "incomplete"
 
 
-def plan_report(plan: Plan[Any], owner: Ints, conditions: Sequence[str], cost: str) -> str:
+def plan_report(
+    plan: Plan[Any], owner: Ints, conditions: Sequence[str], cost: str, statistics: Statistics | None = None
+) -> str:
     """What `dpadmm check` says about a configuration."""
     config, degree = plan.config, plan.topology.degree
     shape = "star" if plan.topology.has_hub else graphs.name_of(type(config.network.graph))
@@ -97,6 +101,7 @@ def plan_report(plan: Plan[Any], owner: Ints, conditions: Sequence[str], cost: s
         f"{plan.total_records - plan.sizes.sum()} for testing, "
         f"{plan.features} features; the smallest shard has {plan.sizes.min()} records (node {plan.sizes.argmin()}), "
         f"the largest {plan.sizes.max()}",
+        f"partition  {partitions.name_of(type(config.data.split))}{'' if statistics is None else f'; {statistics.in_words()}'}",
         f"method     {config.method_name} ({plan.source}), {plan.work_in_words}, {config.runs} runs",
         f"privacy    {plan.privacy_in_words}",
         f"layout     {_layout(plan, owner)}",
