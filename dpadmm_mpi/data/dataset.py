@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dpadmm_mpi.data import synthetic
-from dpadmm_mpi.data.partitions import TEST
+from dpadmm_mpi.data.partitions import PARTITION_HEADER, TEST
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.data.statistics import Counting, Statistics
 from dpadmm_mpi.data.store import Store
@@ -77,10 +77,18 @@ def statistics_of(dataset: Any) -> Statistics | None:
     return None if found is None else found()
 
 
+def partition_table(dataset: Dataset[Any]) -> str:
+    """CSV that says which node has each record, with the numbers that records have in their files."""
+    nodes = dataset.node_of_record()
+    numbers = dataset.record_numbers() if isinstance(dataset, StoredDataset) else np.arange(len(nodes))
+    lines = [f"{record},{node}" for record, node in zip(numbers.tolist(), nodes.tolist(), strict=True)]
+    return "\n".join([PARTITION_HEADER, *lines]) + "\n"
+
+
 def notes_of(dataset: Any, private: bool) -> list[str]:
     """What the user should know about the records."""
     notes = list(getattr(dataset, "notes", list)())
-    leaks = getattr(dataset, "leaks", list)() if private else []
+    leaks: list[str] = getattr(dataset, "leaks", list)() if private else []
     return notes + [
         f"preprocessing takes from the records without noise, which no privacy account counts, {leak}" for leak in leaks
     ]
@@ -238,6 +246,11 @@ class StoredDataset:
 
     def node_of_record(self) -> Ints:
         return self.owners
+
+    def record_numbers(self) -> Ints:
+        """Of the records in their files, counted from 0: other ones than here where a step dropped some."""
+        numbers = self.store.traits().numbers
+        return np.arange(len(self.owners)) if numbers is None else numbers
 
     def description(self) -> dict[str, Any]:
         meta = self.store.meta

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpadmm_mpi.data.cache import cache_folder
-from dpadmm_mpi.data.columns import doubts
 from dpadmm_mpi.data.records import Records, checked
 from dpadmm_mpi.data.steps import Step, preprocess
 from dpadmm_mpi.data.store import Store, open_store, write_store
@@ -66,14 +65,16 @@ def ensure_store(source: Preparable, group_column: str | None = None) -> Store:
 
 
 def prepare(source: Preparable, files: dict[str, Path], folder: Path, group_column: str | None = None) -> Store:
-    records = checked(source.read(files), type(source), "read")
-    if group_column is not None:
-        records = records.grouped_by(group_column)
-    warnings = doubts(records.columns)
-    records, steps, learned = preprocess(records, source.preprocessing)
-    _refuse_non_finite(records, files)
+    # No name for the records as they were read: they would be kept in memory beside what the steps make of them.
+    prepared = preprocess(_read(source, files, group_column), source.preprocessing)
+    _refuse_non_finite(prepared.records, files)
     digests = {name: _digest(path) for name, path in files.items()}
-    return write_store(folder, records, steps, digests, warnings=warnings, learned=learned)
+    return write_store(folder, prepared.records, prepared.done, digests, warnings=prepared.doubts, learned=prepared.learned)
+
+
+def _read(source: Preparable, files: dict[str, Path], group_column: str | None) -> Records:
+    records = checked(source.read(files), type(source), "read")
+    return records if group_column is None else records.grouped_by(group_column)
 
 
 def _digest(path: Path) -> str:

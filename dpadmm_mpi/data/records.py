@@ -35,6 +35,36 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """Which columns of a table are read, and as what."""
+
+    label: str
+    categorical: tuple[str, ...] = ()  # text although they look like numbers
+    drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] | None = None  # None: all but those of drop
+
+    def check(self, header: Sequence[str], where: str) -> None:
+        """Refuse a header with the same name twice, or without a column that is asked for."""
+        duplicates = sorted({name for name in header if header.count(name) > 1})
+        if duplicates:
+            raise InputError(f'{where} has more than one column "{duplicates[0]}"; rename one')
+        shown = ", ".join(header[:12]) + (", ..." if len(header) > 12 else "")
+        for key, names in (("categorical", self.categorical), ("drop", self.drop), ("keep", self.keep or ())):
+            for name in names:
+                if name not in header:
+                    raise InputError(f'data.{key}: {where} has no column "{name}"; its columns are {shown}')
+        if self.label not in header:
+            raise InputError(f'data.label: {where} has no column "{self.label}"; its columns are {shown}')
+        if not self.features(header):
+            raise InputError(f'{where} has no feature beside the label "{self.label}"; look at data.drop and data.keep')
+
+    def features(self, header: Sequence[str]) -> list[str]:
+        """The columns that are features, in the order of the file."""
+        kept = header if self.keep is None else [name for name in header if name in self.keep]
+        return [name for name in kept if name != self.label and name not in self.drop]
+
+
+@dataclass(frozen=True)
 class Records:
     """Either `columns`, while some may be text, or the matrix `X`, dense or CSR."""
 

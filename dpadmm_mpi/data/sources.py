@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from dpadmm_mpi.config.extensions import used_by
 from dpadmm_mpi.config.options import Choice, Choices, Count, FilePath, Fraction, Options, to_table
@@ -24,7 +25,7 @@ from dpadmm_mpi.data.dataset import (
     synthetic_positives,
 )
 from dpadmm_mpi.data.partitions import TEST, Division, Even, Grouped, Partition, Traits, partitions
-from dpadmm_mpi.data.records import Records, checked
+from dpadmm_mpi.data.records import Records, Wanted, checked
 from dpadmm_mpi.data.shard import NORM_SLACK
 from dpadmm_mpi.data.steps import Step, steps
 from dpadmm_mpi.data.store import Store
@@ -197,17 +198,47 @@ class FileSource(StoredSource, kw_only=True):
         return with_signs(records, self.positive, _in_words(files))
 
 
-@sources.register("csv")
-class Csv(FileSource):
-    """A table with a header line, numbers and categories, and a named label column; without a header, the label is last."""
+class TableSource(FileSource, kw_only=True):
+    """A table with named columns, of which one is the label."""
 
     label: str = "label"
     categorical: list[str] | None = None  # columns that are categories although they look like numbers
+    drop: list[str] | None = None  # columns that are no features
+    keep: list[str] | None = None  # the columns that are features; None: all but those of drop
+
+    def check(self) -> None:
+        if self.drop is not None and self.keep is not None:
+            raise InputError("data.drop: data.keep says already which columns are features; remove one of the two")
+        for key in ("drop", "keep"):
+            if self.label in (getattr(self, key) or ()):
+                raise InputError(f'data.{key}: "{self.label}" is the label, which is no feature; remove it')
+
+    def wanted(self) -> Wanted:
+        """Which columns, and as what."""
+        keep = None if self.keep is None else tuple(self.keep)
+        return Wanted(self.label, tuple(self.categorical or ()), tuple(self.drop or ()), keep)
+
+
+@sources.register("csv")
+class Csv(TableSource):
+    """A table with a header line, numbers and categories, and a named label column; without a header, the label is last."""
+
+    separator: Annotated[str, Meta(min_length=1, max_length=1)] | None = None  # None: detected
 
     def read_file(self, path: Path, features: int | None) -> Records:
         from dpadmm_mpi.data.readers import read_csv
 
-        return read_csv(path, self.label, self.categorical or ())
+        return read_csv(path, self.wanted(), self.separator)
+
+
+@sources.register("parquet")
+class Parquet(TableSource):
+    """A table in Parquet format, which pyarrow reads, with a named label column."""
+
+    def read_file(self, path: Path, features: int | None) -> Records:
+        from dpadmm_mpi.data.fast_tables import read_parquet
+
+        return read_parquet(path, self.wanted())
 
 
 @sources.register("npz")
@@ -250,6 +281,7 @@ class Data(Options):
     split: Annotated[Partition, Choice(partitions)] = Even()
 
     def check(self) -> None:
+        self.source.check()
         total = self.split.total()
         if total is not None and isinstance(self.train, int) and total != self.train:
             raise InputError(f"data.sizes: they add up to {total}, but data.train = {self.train}; make them agree")

@@ -42,8 +42,8 @@ class Statistics:
         words = [
             f"{sizes.min()} to {sizes.max()} records per node",
             f"share of label {self.labels[-1]:+g} from {last.min():.3f} to {last.max():.3f}, {overall:.3f} of all",
-            f"labels differ from those of all by {self.label_distance.mean():.3f} on average and {self.label_distance.max():.3f} "
-            "at most (total variation)",
+            f"labels differ from those of all by {self.label_distance.mean():.3f} on average and "
+            f"{self.label_distance.max():.3f} at most (total variation)",
         ]
         if self.mean_distance is not None:
             words.append(f"mean records by {self.mean_distance.mean():.3g} and {self.mean_distance.max():.3g}")

@@ -7,13 +7,14 @@ account counts that: `learned` says so, and `dpadmm check`, the run and the resu
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
 from dpadmm_mpi.config.options import Options, Positive
+from dpadmm_mpi.data.columns import doubts
 from dpadmm_mpi.data.records import Column, Records, as_matrix, checked, looks_like_dates
 from dpadmm_mpi.data.shard import row_norms
 from dpadmm_mpi.errors import InputError
@@ -292,9 +293,18 @@ class Dates(Step):
         return values
 
 
-def preprocess(records: Records, wanted: Sequence[Step]) -> tuple[Records, list[str], list[str]]:
-    """The steps in the given order, then a matrix; with what each did, and what each learned."""
-    done, learned = [], []
+class Prepared(NamedTuple):
+    """Records as a matrix, and what was done to them, learned from them and strange about them, in words."""
+
+    records: Records
+    done: list[str]
+    learned: list[str]
+    doubts: list[str]
+
+
+def preprocess(records: Records, wanted: Sequence[Step]) -> Prepared:
+    """The steps in the given order, then a matrix."""
+    done, learned, strange = [], [], doubts(records.columns)
     for step in wanted:
         if taken := step.learned(records):
             learned.append(f"{steps.name_of(type(step))}: {taken}")
@@ -303,7 +313,7 @@ def preprocess(records: Records, wanted: Sequence[Step]) -> tuple[Records, list[
             raise InputError(f"{place_of(type(step))}: apply must return two things: the records, and what was done, in words")
         records, words = checked(applied[0], type(step), "apply"), applied[1]
         done.append(f"{steps.name_of(type(step))}: {words}")
-    return as_matrix(records), done, learned
+    return Prepared(as_matrix(records), done, learned, strange)
 
 
 def _times(records: Records, factor: Array) -> Records:
