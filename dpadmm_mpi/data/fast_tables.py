@@ -111,6 +111,12 @@ def _refuse_ragged(block: bytes, separator: str, width: int, line: int, path: Pa
     return len(widths)
 
 
+def _exact(version: str) -> dict[str, Any]:
+    """Numbers as Python reads them: since pandas 3.1 they always are, and the option that asked for it is going away."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}
+
+
 def _columns_of(
     block: bytes, header: list[str], names: list[str], as_text: set[str], separator: str, path: Path
 ) -> dict[str, NDArray[Any]]:
@@ -123,7 +129,7 @@ def _columns_of(
         frame = pd.read_csv(
             io.BytesIO(block), sep=separator, header=None, names=header, usecols=names, index_col=False, skipinitialspace=True,
             dtype={name: object for name in names if name in as_text}, keep_default_na=False,
-            na_values={name: list(readers.MISSING) for name in numbers}, float_precision="round_trip", low_memory=False,
+            na_values={name: list(readers.MISSING) for name in numbers}, low_memory=False, **_exact(pd.__version__),
         )  # fmt: skip
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text; is data.source right?") from None

@@ -8,6 +8,7 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.data.columns import Judgement, judge
+from dpadmm_mpi.data.partitions import DEFAULT_TRAIN
 from dpadmm_mpi.data.records import Column, Records, Wanted
 from dpadmm_mpi.data.sources import FileSource, TableSource, sources
 from dpadmm_mpi.errors import InputError
@@ -20,6 +21,7 @@ PLACES = ("hospital", "site", "centre", "center", "clinic", "bank", "branch", "r
 POSITIVES = ("1", "1.0", "+1", "yes", "true", "y", "t", "positive", "malignant", "m", ">50k", "case")
 RARE = 0.1  # a label with a smaller share is called rare
 MOST_NODES = 200
+MOST_C = 50  # goes with the default penalty eta = 1
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,17 @@ class Survey:
         if any(column.judgement.kind == "category" for column in features):
             found.append('{ step = "one-hot", unseen = "zeros" }')
         return [*found, '"clip-rows"', '"intercept"']
+
+    def problem(self, nodes: int) -> list[str]:
+        """A [problem] section for a run without noise: a ridge of 1 on standardised features, of which clip-rows and intercept
+        make features smaller by sqrt(2 d)."""
+        features = 1 + sum(
+            (column.judgement.distinct or 1) + bool(column.missing) if column.judgement.kind == "category" else 1
+            for column in self.features
+        )
+        training = round(DEFAULT_TRAIN * self.records)
+        C = max(1, min(MOST_C, training // nodes // 2))
+        return ["[problem]", f"C = {C:.1f}", f"rho = {nodes * C / (2 * features * training):.2g}    # with noise, rather more"]
 
     def toml(self) -> list[str]:
         """A [data] section, ready to paste."""

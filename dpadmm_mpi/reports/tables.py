@@ -156,6 +156,11 @@ def survey_report(survey: Survey, nodes: int) -> str:
         "",
         *survey.toml(),
         *_group_lines(survey),
+        "",
+        *survey.problem(nodes),
+        "",
+        "[network]",
+        f"nodes = {nodes}",
     ]
     return "\n".join(lines)
 
