@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,7 +25,6 @@ from dpadmm_mpi.errors import InputError
 DENSE_SHARE = 1 / 3
 MISSING = ("", "?", "NA", "nan", "NaN")
 
-LARGE = 8 << 20  # bytes of a csv file from which on it is worth while to load pandas
 SEPARATORS = (",", ";", "\t", "|")
 SEPARATOR_LINES = 20  # that they are detected from
 
@@ -96,14 +94,9 @@ def _sample(values: NDArray[Any]) -> str:
 def read_csv(path: Path, wanted: Wanted, separator: str | None = None) -> Records:
     """A header line and one record per line; columns that are not numbers are text.
 
-    Without a header, which is a first line of numbers only, the label is the last column. Large files go through pandas, where
-    it is installed, with the same result.
+    Without a header, which is a first line of numbers only, the label is the last column.
     """
     separator = separator or detected_separator(path)
-    if path.stat().st_size > LARGE and find_spec("pandas") is not None:
-        from dpadmm_mpi.data.fast_tables import read_large_csv
-
-        return read_large_csv(path, wanted, separator)
     rows = [row for row in csv.reader(io.StringIO(text(path)), delimiter=separator, skipinitialspace=True) if row]
     if not rows:
         raise InputError(f"{path} is empty")

@@ -226,9 +226,9 @@ class Csv(TableSource):
     separator: Annotated[str, Meta(min_length=1, max_length=1)] | None = None  # None: detected
 
     def read_file(self, path: Path, features: int | None) -> Records:
-        from dpadmm_mpi.data.readers import read_csv
+        from dpadmm_mpi.data.fast_tables import read_any_csv
 
-        return read_csv(path, self.wanted(), self.separator)
+        return read_any_csv(path, self.wanted(), self.separator)
 
 
 @sources.register("parquet")

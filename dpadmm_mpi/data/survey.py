@@ -123,15 +123,14 @@ def survey(path: Path, label: str | None = None) -> Survey:
 
 def _read_table(path: Path, name: str, label: str | None) -> tuple[Records, str, str | None]:
     from dpadmm_mpi.data import readers
+    from dpadmm_mpi.data.fast_tables import parquet_header, read_any_csv, read_parquet
 
     if name == "parquet":
-        from dpadmm_mpi.data.fast_tables import parquet_header, read_parquet
-
         label = label or _guess_label(parquet_header(path), path)
         return read_parquet(path, Wanted(label)), label, None
     separator = readers.detected_separator(path)
     label = label or _guess_label(readers.csv_header(path, separator), path)
-    return readers.read_csv(path, Wanted(label), separator), label, separator
+    return read_any_csv(path, Wanted(label), separator), label, separator
 
 
 def _guess_label(header: list[str], path: Path) -> str:

@@ -14,7 +14,7 @@ from numpy.random import Generator
 from scipy import sparse
 from support import Raw, command, dataset_of, dense, planned, result_of, rows_of, sentences, shard_of
 
-from dpadmm_mpi.data import fast_tables, readers
+from dpadmm_mpi.data import fast_tables
 from dpadmm_mpi.data.columns import judge
 from dpadmm_mpi.data.fast_tables import read_large_csv
 from dpadmm_mpi.data.readers import detected_separator, read_csv
@@ -78,18 +78,22 @@ def test_both_readers_refuse_in_the_same_words(tmp_path: Path, text: str, senten
     path = tmp_path / "t.csv"
     path.write_text(text)
     said = []
-    for read in (lambda: read_large_csv(path, Wanted("label"), ","), lambda: read_csv(path, Wanted("label"), ",")):
+    for read in (read_large_csv, read_csv):
         with pytest.raises(InputError, match=sentence) as refused:
-            read()
+            read(path, Wanted("label"), ",")
         said.append(str(refused.value))
     assert said[0] == said[1]
 
 
 def test_large_files_take_the_fast_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "t.csv").write_text("a,label\n1,1\n")
-    monkeypatch.setattr(readers, "LARGE", 0)
-    monkeypatch.setattr(fast_tables, "read_large_csv", lambda *_: "fast")
-    assert read_csv(tmp_path / "t.csv", Wanted("label")) == "fast"
+    quick = Records(y=np.ones(1))
+    monkeypatch.setattr(fast_tables, "read_large_csv", lambda *_: quick)
+    assert fast_tables.read_any_csv(tmp_path / "t.csv", Wanted("label")) is not quick
+    monkeypatch.setattr(fast_tables, "LARGE", 0)
+    assert fast_tables.read_any_csv(tmp_path / "t.csv", Wanted("label")) is quick
+    monkeypatch.setattr(fast_tables, "find_spec", lambda _: None)  # pandas is not installed
+    assert fast_tables.read_any_csv(tmp_path / "t.csv", Wanted("label")) is not quick
 
 
 def test_parquet_is_read_like_the_same_table_in_csv(tmp_path: Path) -> None:
@@ -107,13 +111,14 @@ def test_drop_and_keep(tmp_path: Path) -> None:
     given: Raw = {"source": "csv", "path": str(tmp_path / "t.csv"), "train": 1.0}
     assert dataset_of(1, **given, drop=["id", "a"]).feature_names() == ["b"]
     assert dataset_of(1, **given, keep=["b", "a"]).feature_names() == ["a", "b"]
-    for keys, sentence in (
+    refused: list[tuple[Raw, str]] = [
         ({"drop": ["c"]}, r'data.drop: .* has no column "c"; its columns are a, b, id, label'),
         ({"keep": ["c"]}, r'data.keep: .* has no column "c"'),
         ({"keep": ["a"], "drop": ["b"]}, r"data.keep says already"),
         ({"drop": ["label"]}, r'data.drop: "label" is the label'),
         ({"drop": ["a", "b", "id"]}, r"has no feature beside the label"),
-    ):
+    ]
+    for keys, sentence in refused:
         with pytest.raises(InputError, match=sentence):
             dataset_of(1, **given, **keys)
 
