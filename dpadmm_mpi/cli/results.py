@@ -84,6 +84,7 @@ def plot(
                       loss or test error against the privacy that was spent
       tradeoff        loss and test error at the end against privacy, a point per file
       nodes           how far the nodes are apart, loss and privacy of each
+      partition       how the records are spread: labels of each node, distances
       network         the network with each node's loss, or with --account its privacy
       observers       who learns what: epsilon of every node against every other one
       NAME            any measurement in the files, by its name; kinds of your own come with --extension

@@ -7,7 +7,7 @@ and the tables ask for; it is settled on rank 0 before the first iteration, so t
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Choices, Count, Name, Options, Part, Seed, to_table
 from dpadmm_mpi.config.reading import Ruling
-from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.dataset import Dataset, notes_of
 from dpadmm_mpi.data.sources import Data
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.measures import Layout, Measures
@@ -390,7 +390,10 @@ class Plan(ABC, Generic[S]):
 def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     topology = build(config.network.graph, config.seed)
     dataset = config.data.dataset(topology.nodes, config.seed)
-    return config.method.plan(config, topology, dataset), dataset
+    plan = config.method.plan(config, topology, dataset)
+    if notes := notes_of(dataset, config.is_noisy):
+        plan = replace(plan, notes=(*plan.notes, *notes))
+    return plan, dataset
 
 
 def perturbation_name(config: Config) -> str:

@@ -134,6 +134,14 @@ class NodesFigure(PlotKind):
         return network.nodes(request)
 
 
+@plots.register("partition")
+class PartitionFigure(PlotKind):
+    """How the records are spread: labels of each node, and how far its labels are from those of all."""
+
+    def draw(self, request: Request) -> Any:
+        return network.partition(request)
+
+
 @plots.register("network")
 class NetworkFigure(PlotKind):
     """The network with each node's loss, or with --account its privacy."""

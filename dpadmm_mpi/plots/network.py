@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.plots.style import (
+    COLOURS,
     MAP,
     Request,
     caption,
@@ -69,6 +70,33 @@ def nodes(request: Request) -> Any:
         if axis.get_yscale() == "linear":
             axis.set_ylim(*widened(*axis.get_ylim()))
     name_files(request, figure, axes[0].get_legend_handles_labels()[0])
+    return figure
+
+
+def partition(request: Request) -> Any:
+    """For each file the records of each node, stacked by label, and below how far its labels are from those of all."""
+    request.needs("data/label_counts")
+    figure, axes = panels(2 * len(request.results), 4.2, 2.6, columns=len(request.results))
+    for index, (result, label) in enumerate(zip(request.results, request.labels, strict=True)):
+        records, distance = axes[index], axes[index + len(request.results)]
+        counts, values = result["data/label_counts"], result["data/label"]
+        node = np.arange(len(counts))
+        width = 0.8 if len(node) <= MANY else 1.0
+        below = np.zeros(len(node))
+        for k, value in enumerate(values):
+            name = f"label {value:+g}" if len(values) <= len(COLOURS) else None
+            records.bar(node, counts[:, k], width, bottom=below, color=COLOURS[k % len(COLOURS)], label=name, linewidth=0)
+            below += counts[:, k]
+        caption(records, in_lines(label, 42), "node")
+        records.set_ylabel("training records")
+        if len(values) <= len(COLOURS):
+            records.legend()
+        distance.plot(node, result["data/label_distance"], "o", color=COLOURS[0], label="labels (total variation)")
+        if "data/mean_distance" in result:
+            distance.plot(node, result["data/mean_distance"], "s", color=COLOURS[1], label="mean record")
+        caption(distance, "distance of the node from all", "node")
+        distance.set_ylim(bottom=0.0)
+        distance.legend()
     return figure
 
 

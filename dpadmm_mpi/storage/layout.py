@@ -18,7 +18,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.dataset import Dataset, statistics_of
+from dpadmm_mpi.data.statistics import Statistics
 from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.methods.base import Plan, fingerprint, to_toml
 from dpadmm_mpi.methods.measures import Layout
@@ -125,9 +126,19 @@ class LogFile:
         self._dataset("data/node_of_record", dataset.node_of_record(), ("data/record",), text)
         self._dataset("data/sizes", self._plan.sizes, ("node",), "training records of each node")
         self.file["data"].attrs.update(dataset.description())
+        if (statistics := statistics_of(dataset)) is not None:
+            self._describe_nodes(statistics)
         if (names := dataset.feature_names()) is not None:
             self.file.create_dataset("data/feature_names", data=names, dtype=h5py.string_dtype())
             self._attach(self.file["data/feature_names"], ("feature",), "names of the features")
+
+    def _describe_nodes(self, statistics: Statistics) -> None:
+        """How the nodes' records differ."""
+        self.file.create_dataset("data/label", data=statistics.labels, dtype=np.float64).make_scale("label")
+        self._dataset("data/label_counts", statistics.counts, ("node", "data/label"), "training records of each node and label")
+        self._dataset("data/label_distance", statistics.label_distance, ("node",), statistics.LABEL_DISTANCE)
+        if statistics.mean_distance is not None:
+            self._dataset("data/mean_distance", statistics.mean_distance, ("node",), statistics.MEAN_DISTANCE)
 
     def _known_before(self, owner: Ints, hosts: list[str], mpi: str) -> None:
         plan, rows = self._plan, self._plan.recorded
@@ -215,6 +226,6 @@ def bytes_needed(plan: Plan[Any], shapes: Shapes) -> int:
     total += sum(known.values.size for known in plan.known_before.values())
     total += (len(plan.schedules) + 1 + accounts) * numbers("iteration", "node") + accounts * numbers("iteration")
     total += (plan.config.runs + 1) * _numbers(shapes)
-    total += 2 * len(plan.topology.edges) + 2 * plan.total_records + 2 * plan.features
+    total += 2 * len(plan.topology.edges) + 2 * plan.total_records + 2 * plan.features + 8 * plan.nodes
     total += 0 if plan.map_for_the_record is None else plan.map_for_the_record.size
     return 8 * total + _OVERHEAD

@@ -39,6 +39,10 @@ def data(draw: st.DrawFn) -> Raw:
     own: Raw = {
         "uneven": table(concentration=POSITIVE),
         "by-label": table(skew=FRACTION),
+        "dirichlet": table(concentration=POSITIVE),
+        "shards": table(chunks=COUNT),
+        "by-column": st.fixed_dictionaries({"column": NAME}),
+        "node-file": st.just({"node_file": "/tmp/nodes.txt"}),
         "sizes": st.fixed_dictionaries({"sizes": st.lists(COUNT, min_size=1, max_size=3)}),
     }
     raw: Raw = {"split": split} | draw(own.get(split, st.just({})))
