@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ steps = Registry["Step"]("preprocessing step", "steps")
 class Step(Options):
     """Something that is done to all records, training and test alike, before they are spread."""
 
+    by_record: ClassVar[bool] = False  # does to a record what it would do to it alone: shards may be prepared apart
+
     @abstractmethod
     def apply(self, records: Records) -> tuple[Records, str]:
         """The records afterwards, and what was done, in words."""
@@ -28,6 +31,8 @@ class Step(Options):
 @steps.register("drop-missing")
 class DropMissing(Step):
     """Remove every record that lacks a value."""
+
+    by_record: ClassVar[bool] = True
 
     def apply(self, records: Records) -> tuple[Records, str]:
         if records.X is None:
@@ -91,6 +96,8 @@ class ScaleColumns(Step):
 @steps.register("scale-rows")
 class ScaleRows(Step):
     """Divide each row with a norm above 1 by its norm, which the privacy bounds need."""
+
+    by_record: ClassVar[bool] = True
 
     def apply(self, records: Records) -> tuple[Records, str]:
         records = as_matrix(records)
