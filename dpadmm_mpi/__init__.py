@@ -7,9 +7,9 @@
 
 `run` and `load` are all that most people need; `run(data=(X, y), graph=...)` takes arrays and graphs as they are in memory, and
 `PrivateConsensusClassifier` is the same as a scikit-learn estimator. The decorators enter classes of your own:
-`@dp.method("NAME")` above a subclass of `dp.methods.Decentralised`, and likewise `loss`, `graph`, `source`, `partition`, `step`,
-`perturbation`, `noise`, `metric`, `account`, `regulariser`, `linear_map` and `plot`; `dpadmm new method NAME` writes a first
-one. `dp.testing` has the laws that such a class must keep.
+`@dp.method("NAME")` above a subclass of `dp.methods.Decentralised`, and likewise `loss`, `graph`, `source`, `partition`,
+`step`, `perturbation`, `noise`, `metric`, `account`, `regulariser`, `linear_map` and `plot`; `dpadmm new method NAME` writes
+a first one. `dp.testing` has the laws that such a class must keep.
 """
 
 import importlib

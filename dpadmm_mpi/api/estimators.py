@@ -1,7 +1,7 @@
 """A scikit-learn estimator: a private classifier that nodes of a network train together. The only importer of its base classes.
 
-x in R^d becomes (x / b, 1) / sqrt(2) with b = `norm_bound`, where a longer x is shortened to norm b first: a public number bounds
-every record, as the privacy accounts need it, and the constant is the intercept.
+x in R^d becomes (x / b, 1) / sqrt(2) with b = `norm_bound`, where a longer x is shortened to norm b first: a public number
+bounds every record, as the privacy accounts need it, and the constant is the intercept.
 """
 
 from typing import Any

@@ -62,7 +62,9 @@ class Result(stored.Result):
             sentences.append(f"{title}: {total:.4g} for everything that is released until the end, {proof} {about['theorem']}")
         if sentences:
             name = accounts(self)[0][0]
-            sentences.append(f"The worst node counts; neighbours: {self.attributes[f'privacy/{name}']['neighbouring_relation']}.")
+            sentences.append(
+                f"The worst node counts; neighbours: {self.attributes[f'privacy/{name}']['neighbouring_relation']}."
+            )
         return sentences
 
     def summary(self) -> str:
@@ -78,8 +80,8 @@ class Result(stored.Result):
             f"{self.name}: {config.method_name}, {config.iterations} iterations, {config.runs} runs"
             + ("" if self.complete else " (incomplete)"),
             f"network: {len(self['node'])} nodes, {len(self['graph/edges'])} edges",
-            f"records: {sizes.sum()} for training, {sizes.min()} to {sizes.max()} at a node, {records - sizes.sum()} for testing, "
-            f"{len(self['feature'])} features; {data['source']}",
+            f"records: {sizes.sum()} for training, {sizes.min()} to {sizes.max()} at a node, {records - sizes.sum()} for "
+            f"testing, {len(self['feature'])} features; {data['source']}",
             "",
             results_table([self]),
             "",
@@ -187,8 +189,8 @@ class Result(stored.Result):
         apart = [steps.name_of(type(step)) for step in wanted if not step.by_record]
         if apart:
             raise InputError(
-                f'predict: the run\'s records went through "{apart[0]}", which looks at all of them and cannot be done to others '
-                "alone; prepare X in the same way and say prepared=True"
+                f'predict: the run\'s records went through "{apart[0]}", which looks at all of them and cannot be done to '
+                "others alone; prepare X in the same way and say prepared=True"
             )
         if wanted:
             filled, _ = preprocess(Records(y=np.zeros(matrix.shape[0]), X=matrix, names=names), wanted)

@@ -48,8 +48,8 @@ def run(
     ----------
     config : a TOML file, a result file (which is run again), or a dictionary with the same keys; none: keywords and defaults
     output : the HDF5 file; without it the results stay in memory
-    data : records (X, y) that are spread over the nodes: numpy arrays, a pandas frame whose categories become 0/1 columns, a scipy
-        sparse matrix; y has two different labels. With `comm`, on rank 0 alone; or on every rank its own, the records of one node
+    data : records (X, y) that are spread over the nodes: numpy arrays, a pandas frame whose categories become 0/1 columns, a
+        scipy sparse matrix; y has two different labels. With `comm`, on rank 0 alone; or on every rank the records of one node
     test : test records (X, y), on rank 0; without them a fifth of `data` is kept for testing (`train=1.0`: none)
     shards : instead of `data`, a list with the records (X, y) of each node. With `comm`, on rank 0 alone; or on every rank
         those of its own nodes, which are numbered rank after rank and do not travel

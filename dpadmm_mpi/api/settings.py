@@ -109,7 +109,7 @@ def network(graph: Any) -> list[Setting]:
     return [("network.graph", "pairs"), ("network.pairs", edges.tolist())]
 
 
-def _pairs_of(graph: Any) -> tuple[list[list[int]], int]:
+def _pairs_of(graph: Any) -> tuple[list[tuple[int, int]], int]:
     """Node numbers stand for themselves; any other names are numbered in the order of the graph."""
     if graph.is_directed():
         raise InputError("graph: a directed graph; neighbours talk both ways, pass graph.to_undirected()")

@@ -23,9 +23,7 @@ class Audit(Examined):
     result: Result
 
 
-def read_run(
-    run: Path | Result, refuse: Callable[[Plan[Any]], None] | None = None
-) -> tuple[Result, Plan[Any], Dataset[Any]]:
+def read_run(run: Path | Result, refuse: Callable[[Plan[Any]], None] | None = None) -> tuple[Result, Plan[Any], Dataset[Any]]:
     """A complete run with its released vectors, its plan and its records; a file is read once.
 
     `refuse` says no to a run that would not do even if it had its released vectors.

@@ -105,7 +105,9 @@ def _as_labels(given: Any, where: str) -> NDArray[Any]:
         ravel = "; write y.ravel()" if y.ndim == 2 and y.shape[1] == 1 else ""
         raise InputError(f"{where}: y has the shape {y.shape}; it must be one label for each record, (records,){ravel}")
     if y.dtype.kind == "O":
-        kinds = {"text" if isinstance(value, str) else "numbers" for value in y.tolist() if value == value and value is not None}
+        kinds = {
+            "text" if isinstance(value, str) else "numbers" for value in y.tolist() if value == value and value is not None
+        }
         if len(kinds) > 1:
             raise InputError(f"{where}: y holds numbers and text; make all labels alike")
         missing = np.array([value is None or value != value for value in y.tolist()])
@@ -143,11 +145,11 @@ def digest(records: Records) -> str:
     dense = isinstance(X, np.ndarray)
     found = hashlib.sha256(json.dumps([list(X.shape), dense, records.names, y.dtype.kind == "U"]).encode())
     if isinstance(X, np.ndarray):
-        found.update(X)
+        found.update(X.data)
     else:
         for part, dtype in ((X.data, np.float64), (X.indices, np.int64), (X.indptr, np.int64)):
-            found.update(np.ascontiguousarray(part, dtype=dtype))
-    found.update(json.dumps(y.tolist()).encode() if y.dtype.kind == "U" else np.ascontiguousarray(y, dtype=np.float64))
+            found.update(np.ascontiguousarray(part, dtype=dtype).data)
+    found.update(json.dumps(y.tolist()).encode() if y.dtype.kind == "U" else np.ascontiguousarray(y, dtype=np.float64).data)
     return found.hexdigest()
 
 
@@ -268,7 +270,8 @@ def _refuse_unlike(summaries: Sequence[Summary], first: Summary) -> None:
         if not is_test and summary.sparse[place] != first.sparse[0]:
             kinds = ("dense", "sparse")
             raise InputError(
-                f"{where}: X is {kinds[summary.sparse[place]]}, but the first records are {kinds[first.sparse[0]]}; make all alike"
+                f"{where}: X is {kinds[summary.sparse[place]]}, but the first records are {kinds[first.sparse[0]]}; make all "
+                "alike"
             )
 
 
@@ -304,8 +307,8 @@ def _at_hand(sha256: str) -> Lent:
     if found is None or found.inventory.sha256 != sha256:
         other = "" if found is None else f", and not those that were passed (sha256 {found.inventory.sha256[:12]})"
         raise InputError(
-            f"data: the records (sha256 {sha256[:12]}) were arrays of a Python program and are not in any file{other}; pass them "
-            "again, as in dpadmm_mpi.run(FILE, data=(X, y)) or dpadmm_mpi.load(FILE).audit(data=(X, y))"
+            f"data: the records (sha256 {sha256[:12]}) were arrays of a Python program and are not in any file{other}; pass "
+            "them again, as in dpadmm_mpi.run(FILE, data=(X, y)) or dpadmm_mpi.load(FILE).audit(data=(X, y))"
         )
     return found
 
@@ -328,8 +331,8 @@ def refuse_unfit(records: Records, where: str) -> None:
     norms = row_norms(X)
     if norms.max() > 1.0 + NORM_SLACK:
         raise InputError(
-            f"{where}: record {int(norms.argmax())} has norm {norms.max():.6g}, but the privacy bounds need norms of at most 1; "
-            'scale the features, and let preprocess=["scale-rows"] shorten what is longer'
+            f"{where}: record {int(norms.argmax())} has norm {norms.max():.6g}, but the privacy bounds need norms of at most "
+            '1; scale the features, and let preprocess=["scale-rows"] shorten what is longer'
         )
 
 
@@ -366,8 +369,8 @@ class Arrays(Source):
         apart = [steps.name_of(type(step)) for step in self.preprocess or () if not step.by_record]
         if apart:
             raise InputError(
-                f'data.preprocess: "{apart[0]}" looks at all records together, but each node has its own here; do it before, with '
-                "public numbers"
+                f'data.preprocess: "{apart[0]}" looks at all records together, but each node has its own here; do it before, '
+                "with public numbers"
             )
         prepared = []
         for k, part in enumerate(brought.parts):
@@ -381,7 +384,9 @@ class Arrays(Source):
         sizes = found.sizes
         assert sizes is not None
         if len(sizes) != nodes:
-            raise InputError(f"shards: there are {len(sizes)} of them, but the network has {nodes} nodes; one for each is needed")
+            raise InputError(
+                f"shards: there are {len(sizes)} of them, but the network has {nodes} nodes; one for each is needed"
+            )
         if division.train is not None or type(division.split) is not Even:
             raise InputError("data.train and data.split: have no meaning where each node's records are given; remove them")
         test = self._test(found)

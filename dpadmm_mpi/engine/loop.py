@@ -62,8 +62,8 @@ def execute(
 ) -> "Result | None":
     """Run one configuration on all ranks; rank 0 returns the result, the others None.
 
-    `stopper` may end the run early, by Stopped on all ranks. `holders` are the ranks that have the records of the nodes already,
-    and so host them; without, nodes are spread evenly.
+    `stopper` may end the run early, by Stopped on all ranks. `holders` are the ranks that have the records of the nodes
+    already, and so host them; without, nodes are spread evenly.
     """
     from threadpoolctl import threadpool_limits
 
