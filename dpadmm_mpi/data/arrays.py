@@ -258,7 +258,7 @@ def _refuse_unlike(summaries: Sequence[Summary], first: Summary) -> None:
     ]
     for rank, summary, place in parts:
         is_test = place >= len(summary.digests)
-        what = "test" if is_test else f"shards[{place}]"
+        what = "test" if is_test else "data" if summary.spread else f"shards[{place}]"
         where = f"{what} of {rank}" if rank else what
         if summary.widths[place] != first.widths[0]:
             raise InputError(

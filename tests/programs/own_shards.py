@@ -1,8 +1,7 @@
 """dpadmm_mpi.run under mpiexec with arrays: own_shards.py MODE OUT LOG, with the records of LOG's folder.
 
-MODE is "own" (each rank brings the records of one node), "pairs" (each rank brings those of two), "root" (rank 0 brings all),
-"same" (every rank brings the very same), or "uneven" (the last rank brings another number of features). Every pickled message of
-this rank goes into LOG-RANK.bin.
+MODE is "own" (each rank brings the records of one node), "pairs" (each rank brings those of two), "root" (rank 0 brings
+all), or "same" (every rank brings the very same). Every pickled message of this rank goes into LOG-RANK.bin.
 """
 
 import pickle
@@ -18,7 +17,7 @@ from dpadmm_mpi.parallel import mpi
 
 mode, out, log = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 world = MPI.COMM_WORLD
-rank, ranks = world.Get_rank(), world.Get_size()
+rank = world.Get_rank()
 messages: list[bytes] = []
 
 
@@ -45,9 +44,6 @@ elif mode == "root":
     brought = {"shards": shards} if rank == 0 else {}
 elif mode == "same":
     brought = {"data": shards[0]}
-elif mode == "uneven":
-    X, y = shards[rank]
-    brought = {"data": (X[:, 1:], y) if rank == ranks - 1 else (X, y)}
 try:
     dpadmm_mpi.run(
         output=out,
