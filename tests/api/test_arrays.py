@@ -147,7 +147,7 @@ def test_more_iterations_go_on_with_the_same_records_only(tmp_path: Path) -> Non
     result_of(None, out, data=(X, y), **keys)
     longer = result_of(None, out, data=(X, y), resume=True, **{**keys, "iterations": 8})
     same_numbers(longer, result_of(None, data=(X, y), **{**keys, "iterations": 8}))
-    with pytest.raises(dp.InputError, match="data.sha256"):
+    with pytest.raises(dp.InputError, match=r"data\.sha256"):
         dp.run(output=out, data=(X + 0.01, y), resume=True, **{**keys, "iterations": 9})
 
 
