@@ -32,7 +32,7 @@ class Witness:
         return messages[-1]
 
 
-mpi.pickle = Witness  # type: ignore[assignment]
+mpi.pickle = Witness  # type: ignore[attr-defined,assignment]
 given = np.load(log.parent / "records.npz")
 shards = [(given[f"X{k}"], given[f"y{k}"]) for k in range(int(given["nodes"]))]
 brought: dict[str, Any] = {}
