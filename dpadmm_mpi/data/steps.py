@@ -7,7 +7,7 @@ account counts that: `learned` says so, and `dpadmm check`, the run and the resu
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Meta
@@ -28,6 +28,8 @@ steps = Registry["Step"]("preprocessing step", "steps")
 class Step(Options):
     """Something that is done to all records, training and test alike, before they are spread."""
 
+    by_record: ClassVar[bool] = False  # does to a record what it would do to it alone: shards may be prepared apart
+
     @abstractmethod
     def apply(self, records: Records) -> tuple[Records, str]:
         """The records afterwards, and what was done, in words."""
@@ -40,6 +42,8 @@ class Step(Options):
 @steps.register("drop-missing")
 class DropMissing(Step):
     """Remove every record that lacks a value."""
+
+    by_record: ClassVar[bool] = True
 
     def apply(self, records: Records) -> tuple[Records, str]:
         if records.X is None:
@@ -127,6 +131,8 @@ class ScaleColumns(Step):
 class ScaleRows(Step):
     """Divide each row with a norm above 1 by its norm, which the privacy bounds need."""
 
+    by_record: ClassVar[bool] = True
+
     def apply(self, records: Records) -> tuple[Records, str]:
         records = as_matrix(records)
         norms = row_norms(records.matrix)
@@ -137,6 +143,8 @@ class ScaleRows(Step):
 @steps.register("clip-rows")
 class ClipRows(Step):
     """Shorten each row with a norm above `bound` to it, then divide all rows by it: norms are at most 1 and still differ."""
+
+    by_record: ClassVar[bool] = True
 
     bound: Positive | None = None  # None: the square root of the number of features, a usual norm of standardised rows
 
@@ -151,6 +159,8 @@ class ClipRows(Step):
 @steps.register("intercept")
 class Intercept(Step):
     """Append a column of ones, and divide all rows by sqrt(2), so that norms of at most 1 stay so; the last step."""
+
+    by_record: ClassVar[bool] = True
 
     def apply(self, records: Records) -> tuple[Records, str]:
         records = as_matrix(records)
