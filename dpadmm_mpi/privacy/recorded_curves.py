@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.privacy.composition import tilted_tails
 from dpadmm_mpi.privacy.gaussian_noise import ORDERS, converted
 from dpadmm_mpi.privacy.gaussian_steps import gaussian_delta
 from dpadmm_mpi.types import Array
@@ -173,20 +174,12 @@ def compose(curves: Sequence[RecordedCurve]) -> RecordedCurve:
     # sum over losses above epsilon of p (1 - exp(epsilon - loss)): the exponentials never exceed 1
     above = np.searchsorted(loss, epsilon, side="right")
     mass = np.append(np.cumsum(p[::-1])[::-1], 0.0)
-    tilted = np.append(_tilted_tails(p, loss), 0.0)
+    tilted = np.append(tilted_tails(p, spacing), 0.0)
     shifted = np.exp(np.minimum(epsilon - np.append(loss, loss[-1])[above], 0.0))
     delta = np.clip(mass[above] - shifted * tilted[above], 0.0, None) + hidden + certain
     end = int(np.argmax(np.append(delta <= SMALLEST + hidden + certain, True)))
     keep = np.unique(np.linspace(0, min(end, len(epsilon) - 1), 2 * POINTS).astype(int))
     return RecordedCurve(epsilon[keep], np.minimum.accumulate(np.minimum(delta[keep], 1.0)), renyi)
-
-
-def _tilted_tails(p: Array, loss: Array) -> Array:
-    """For each k the sum over j >= k of p_j exp(loss_k - loss_j), from the end, so that nothing overflows."""
-    ratio = float(np.exp(loss[0] - loss[1])) if len(loss) > 1 else 1.0
-    from scipy.signal import lfilter
-
-    return np.asarray(lfilter([1.0], [1.0, -ratio], p[::-1])[::-1])
 
 
 def _loss_distribution(curve: RecordedCurve, spacing: float) -> tuple[int, Array, float]:
