@@ -35,7 +35,6 @@ class Noise(Options):
     words: ClassVar[str] = "noise parameter of the data step; nan if none"
     # Losses depend on shift * parameter^exponent, and `pure_loss` is proportional to it, so that a target can be met; 0: not so
     exponent: ClassVar[int] = 0
-    norm_words: ClassVar[str] = "-"  # the law of the norm at unit size
     default_account: ClassVar[str] = "bound"  # what a target is a value of, if nothing is said
 
     @property
@@ -96,7 +95,6 @@ class Gamma(Noise):
 
     parameter: ClassVar[str] = "alpha"
     exponent: ClassVar[int] = 1
-    norm_words: ClassVar[str] = "Gamma(d, 1/alpha)"
 
     alpha: Schedule | None = None
 
@@ -149,7 +147,6 @@ class Gaussian(Noise):
     parameter: ClassVar[str] = "noise_std"
     words: ClassVar[str] = "standard deviation of the noise in the data step; nan if none"
     exponent: ClassVar[int] = -1
-    norm_words: ClassVar[str] = "noise_std chi_d"
     default_account: ClassVar[str] = "epsilon"
 
     noise_std: Schedule | None = None
