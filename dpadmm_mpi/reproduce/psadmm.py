@@ -32,8 +32,8 @@ def _figure() -> Figure:
         quick=("runs=3", "data.train=0.2"),
         remark="The noise of [S] Theorem 2 does not give the budgets: its condition, epsilon <= c1 K S / M^2, excludes all "
         "three, its constant c is not given (1 here, and 9 beside it), and it takes every inner step for a sampled release "
-        "although the full gradient enters each unsampled. Noise that does give them is 7.6 to 24 times as large; leaving the "
-        "theorem's range and c = 1 make most of it, the unsampled gradient a factor of 1.5 to 2.",
+        "although the full gradient enters each unsampled. Noise that does give them is 7.7 to 26 times as large; leaving the "
+        "theorem's range and c = 1 make most of it, the unsampled gradient a factor of 1.4 to 1.6.",
         variations=(
             Variation("30 iterations", ("iterations=30",)),
             Variation("another split", ("seed=6",)),

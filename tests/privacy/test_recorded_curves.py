@@ -56,6 +56,14 @@ def test_epsilon_at_delta_is_that_of_dp_accounting(delta: float) -> None:
     assert ours == pytest.approx(theirs, rel=2e-3)
 
 
+def test_the_attacker_is_that_of_riskcal() -> None:
+    """Figures of riskcal 1.5.1 for the loss distribution of a Gaussian mechanism, noise 1.25: get_beta_from_pld at false
+    positive rates of 0.001 and 0.1, get_advantage_from_pld."""
+    curve = gaussian_curve(1 / 1.25)
+    assert 1 - curve.true_positive_rate(np.array([0.001, 0.1])) == pytest.approx([0.988996187, 0.684937758], rel=1e-5)
+    assert curve.advantage == pytest.approx(0.310843483, rel=1e-8)
+
+
 @pytest.mark.parametrize("mus", [(1.0, 1.0), (0.3, 0.5, 0.2), (3.0, 0.1), (0.05,) * 12])
 def test_gaussian_curves_compose_to_the_gaussian_curve(mus: tuple[float, ...]) -> None:
     """mu^2 adds up. The composed curve is never below the exact one, and its epsilon within half a percent."""
