@@ -52,11 +52,14 @@ class Batch:
         self.loss = first.loss
         self.signed = np.zeros((len(problems), padded_rows(first.signed), first.features))
         self.weight = np.zeros(self.signed.shape[:2])  # C/B of a record, 0 of padding
+        self.targets = np.zeros(self.signed.shape[:2] if first.targets is not None else (len(problems), 1))
         for k, problem in enumerate(problems):
             view = self.signed[k, : problem.signed.shape[0]]
             view[...] = problem.signed if isinstance(problem.signed, np.ndarray) else problem.signed.toarray()
             problem.signed = view
             self.weight[k, : len(view)] = problem.weight
+            if problem.targets is not None:
+                self.targets[k, : len(view)] = problem.targets
         self.C = np.array([problem.C for problem in problems])
         self.ridge = np.array([problem.ridge for problem in problems])
 
@@ -70,7 +73,7 @@ class Batch:
         means = np.empty(primals.shape[:-1])
         for chunk in self._chunks():
             for run, f in enumerate(primals[:, chunk]):
-                values = self.loss.value(_times(self.signed[chunk], f))
+                values = self.loss.value(_times(self.signed[chunk], f) - self.targets[chunk])
                 means[run, chunk] = np.sum(self.weight[chunk] * values, axis=-1) / self.C[chunk]
         return means
 
@@ -85,7 +88,7 @@ class Batch:
         return found, residuals
 
     def _minimise(self, chunk: slice, linear: Array, ridge: Array, start: Array) -> _Points:
-        tilted = _Tilted(self, self.signed[chunk], self.weight[chunk], self.C[chunk], linear, ridge)
+        tilted = _Tilted(self, self.signed[chunk], self.targets[chunk], self.weight[chunk], self.C[chunk], linear, ridge)
         points = tilted.evaluate(start)
         active = np.arange(len(start))
         for _ in range(ITERATIONS):
@@ -102,6 +105,7 @@ class _Tilted(NamedTuple):
 
     batch: Batch
     signed: Array
+    targets: Array  # what residuals are from; 0 for margins
     weight: Array
     C: Array
     linear: Array
@@ -114,7 +118,7 @@ class _Tilted(NamedTuple):
 
     def evaluate(self, f: Array) -> _Points:
         loss, ridge = self.batch.loss, self.ridge[:, None]
-        margins = _times(self.signed, f)
+        margins = _times(self.signed, f) - self.targets
         terms = (
             np.sum(self.weight * loss.value(margins), axis=-1),
             0.5 * self.ridge * np.vecdot(f, f),
