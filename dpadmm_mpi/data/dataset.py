@@ -9,6 +9,7 @@ import numpy as np
 
 from dpadmm_mpi.data import synthetic
 from dpadmm_mpi.data.partitions import TEST
+from dpadmm_mpi.data.records import SIGNS, Target
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.rng import Purpose
@@ -66,6 +67,12 @@ class Dataset(Protocol[A]):
         ...
 
     def feature_names(self) -> list[str] | None: ...
+
+
+def target_of(dataset: Any) -> Target:
+    """What the labels are; two classes, -1 and +1, where a data set does not say."""
+    found: Target = getattr(dataset, "target", SIGNS)
+    return found
 
 
 @dataclass(frozen=True)
@@ -183,6 +190,10 @@ class StoredDataset:
     def features(self) -> int:
         return self.store.meta.features
 
+    @property
+    def target(self) -> Target:
+        return self.store.meta.target
+
     @cached_property
     def _by_node(self) -> list[Ints]:
         """The records of test, node 0, node 1, ..., each ascending."""
@@ -209,7 +220,10 @@ class StoredDataset:
     def description(self) -> dict[str, Any]:
         meta = self.store.meta
         files = [f"{name} sha256 {digest}" for name, digest in meta.files.items()]
-        return {"source": self.source, "files": files, "preprocessing": meta.steps or ["none"]}
+        described = {"source": self.source, "files": files, "preprocessing": meta.steps or ["none"], "target": meta.target.kind}
+        if meta.target.kind == "number":
+            return described | {"target_centre": meta.target.centre, "target_scale": meta.target.scale}
+        return described | {"classes": list(meta.target.classes)}
 
     def feature_names(self) -> list[str] | None:
         return self.store.meta.names

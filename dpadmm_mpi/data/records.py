@@ -1,7 +1,7 @@
 """Records on their way to numbers: columns and labels."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +28,36 @@ class Column:
         return self.values == "" if self.is_text else np.isnan(self.values)
 
 
+class Target(NamedTuple):
+    """What the labels are: two classes, -1 and +1; several, counted from 0; or numbers, (label - centre) / scale in [-1, 1]."""
+
+    kind: str = "binary"  # or "classes", "number"
+    classes: tuple[str, ...] = ("-1", "+1")  # the labels in the file, in order; none of numbers
+    centre: float = 0.0
+    scale: float = 1.0
+    range_from_records: bool = False  # the range of numbers was found, and not given
+
+    @property
+    def words(self) -> str:
+        if self.kind == "number":
+            low, high = self.centre - self.scale, self.centre + self.scale
+            return f"numbers from {low:g} to {high:g}, scaled into [-1, 1]"
+        return f"{len(self.classes)} classes: {', '.join(self.classes)}"
+
+
+SIGNS = Target()
+
+
 @dataclass(frozen=True)
 class Records:
     """Either `columns`, while some may be text, or the matrix `X`, dense or CSR."""
 
-    y: NDArray[Any]  # labels: as they are in the file, later -1 and +1
+    y: NDArray[Any]  # labels: as they are in the file, later as `target` says
     X: Matrix | None = None
     columns: tuple[Column, ...] = ()
     names: tuple[str, ...] | None = None  # of the features, where known
     training: int | None = None  # the first so many are the training file's, the rest a given test file's
+    target: Target = SIGNS
 
     @property
     def matrix(self) -> Matrix:

@@ -7,7 +7,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from dpadmm_mpi.config.extensions import used_by
 from dpadmm_mpi.config.options import Choice, Choices, Count, FilePath, Fraction, Options, to_table
@@ -124,6 +124,12 @@ class FileSource(StoredSource, kw_only=True):
     path: FilePath
     test_path: FilePath | None = None
     positive: str | int | float | None = None  # the label that means +1, where the labels are not -1 and +1
+    target: Literal["binary", "classes", "number"] | None = None  # what the labels are; None: found from them
+    target_range: list[float] | None = None  # [LOW, HIGH] of numbers, known beforehand; None: found, which no account counts
+
+    def check(self) -> None:
+        if self.target_range is not None and (len(self.target_range) != 2 or not self.target_range[0] < self.target_range[1]):
+            raise InputError(f"data.target_range: found {self.target_range}; two numbers are needed, the smaller one first")
 
     @abstractmethod
     def read_file(self, path: Path, features: int | None) -> Records:
@@ -144,15 +150,15 @@ class FileSource(StoredSource, kw_only=True):
         return found
 
     def read(self, files: dict[str, Path]) -> Records:
-        from dpadmm_mpi.data.readers import with_signs
         from dpadmm_mpi.data.records import concatenate
+        from dpadmm_mpi.data.targets import with_target
 
         paths = list(files.values())
         records = checked(self.read_file(paths[0], None), type(self), "read_file")
         if len(paths) > 1:
             width = None if records.X is None else int(records.X.shape[1])
             records = concatenate(records, checked(self.read_file(paths[1], width), type(self), "read_file"))
-        return with_signs(records, self.positive, " and ".join(map(str, paths)))
+        return with_target(records, self.target, self.positive, self.target_range, " and ".join(map(str, paths)))
 
 
 @sources.register("csv")
@@ -208,6 +214,7 @@ class Data(Options):
     split: Annotated[Partition, Choice(partitions)] = Even()
 
     def check(self) -> None:
+        self.source.check()
         total = self.split.total()
         if total is not None and isinstance(self.train, int) and total != self.train:
             raise InputError(f"data.sizes: they add up to {total}, but data.train = {self.train}; make them agree")

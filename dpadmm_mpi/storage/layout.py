@@ -121,7 +121,7 @@ class LogFile:
         self._dataset("data/node_of_record", dataset.node_of_record(), ("data/record",), text)
         self._dataset("data/sizes", self._plan.sizes, ("node",), "training records of each node")
         self.file["data"].attrs.update(dataset.description())
-        if (names := dataset.feature_names()) is not None:
+        if (names := self._plan.names_of(dataset.feature_names())) is not None:
             self.file.create_dataset("data/feature_names", data=names, dtype=h5py.string_dtype())
             self._attach(self.file["data/feature_names"], ("feature",), "names of the features")
 

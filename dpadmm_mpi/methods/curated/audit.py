@@ -23,6 +23,7 @@ from dpadmm_mpi.methods.auditing import (
     distribution_findings,
     examine,
     nodes_to_audit,
+    refuse_other_losses,
     repetition_findings,
 )
 from dpadmm_mpi.methods.curated import accounts
@@ -43,6 +44,7 @@ def _(plan: CuratedPlan, recording: Recording, dataset: Dataset[Any], request: A
     if plan.settings.batch is not None:
         words = "gradients of sampled records have a loss that is a mean over the samples, which is not examined"
         raise InputError(f"{recording.source}: {words}; run without algorithm.batch")
+    refuse_other_losses(plan, recording)
     shards = [dataset.loader.shard(dataset.address(i)).into_signed() for i in range(plan.nodes)]
     trajectory = recording["server_trajectory"]
     against = _against(trajectory[0], shards, plan.loss, plan.settings)

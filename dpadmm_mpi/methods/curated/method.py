@@ -17,6 +17,7 @@ class Curated(Method):
 
     hub: ClassVar[bool] = True
     terms: ClassVar[type[Terms]] = CuratedTerms
+    predicts: ClassVar[tuple[str, ...]] = ("binary", "number")
 
     eta: Positive | Auto = "auto"  # the step size; auto: 1/L_f
     gamma: NonNegative | Auto = "auto"  # auto: what [C]'s condition needs

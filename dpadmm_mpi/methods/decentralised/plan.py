@@ -9,9 +9,21 @@ import numpy as np
 from dpadmm_mpi.config import schedules
 from dpadmm_mpi.config.options import Choice, Positive
 from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule
-from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.dataset import Dataset, target_of
+from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, OptimumSearch, Plan, Schedules, Terms, perturbation_name
+from dpadmm_mpi.methods.base import (
+    NO_NOISE,
+    Assumptions,
+    Config,
+    OptimumSearch,
+    Plan,
+    Schedules,
+    Terms,
+    fitted_loss,
+    perturbation_name,
+    target_notes,
+)
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Settings, State
@@ -26,8 +38,10 @@ from dpadmm_mpi.privacy.noises import Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, perturbations
 from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
+from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_regularisers
+from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array, Ints, Matrix
 
 
@@ -142,11 +156,11 @@ class NetworkPlan(Plan[State]):
         lines = theorems.conditions(gamma if recycles else None, fixed=not self.method.own_penalties)
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta)
 
-    def problem(self, signed: Matrix) -> NodeProblem:
-        return NodeProblem(signed, self.loss, self.releases.C, self.ridge, self.regulariser)
+    def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
+        return node_problem(signed, self.loss, self.releases.C, self.ridge, self.regulariser, targets)
 
-    def problems(self, shards: Iterable[Matrix]) -> LocalProblems:
-        return LocalProblems(self.problem(signed) for signed in shards)
+    def problems(self, shards: Iterable[Shard]) -> LocalProblems:
+        return LocalProblems(super().problems(shards))
 
     @property
     def solves_exactly(self) -> bool:
@@ -160,7 +174,7 @@ class NetworkPlan(Plan[State]):
         return NetworkMeasures
 
     def measures(self, problems: Sequence[NodeProblem]) -> NetworkMeasures:
-        return NetworkMeasures(self.features, self.sizes, self.extra_metrics, problems, self._z_norm())
+        return NetworkMeasures(self.features, self.sizes, self.metrics, problems, self._z_norm())
 
     @property
     def layout(self) -> Layout:
@@ -188,7 +202,8 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
     terms = config.problem.terms
     assert isinstance(terms, ConsensusTerms)
     _check_sizes(terms.C, dataset.sizes)
-    releases = _releases(method, config, topology, dataset)
+    loss = fitted_loss(config, dataset)
+    releases = _releases(method, config, topology, dataset, loss)
     notes = []
     perturbation, delta = config.privacy.perturbation, config.privacy.delta
     if failure := accounts.condition_failure(releases):
@@ -227,10 +242,12 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
         topology=topology,
         sizes=dataset.sizes,
         total_records=len(dataset.node_of_record()),
-        features=dataset.features,
+        loss=loss,
+        target=target_of(dataset),
+        features=settings.features,
         settings=settings,
         releases=releases,
-        notes=tuple(notes),
+        notes=(*notes, *target_notes(config, dataset)),
     )
 
 
@@ -260,7 +277,7 @@ def data_steps(method: NetworkSteps, iterations: int) -> Ints:
     return np.array([t for t in range(1, iterations + 1) if method.is_data_step(t)], dtype=np.int64)
 
 
-def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset: Dataset[Any]) -> NetworkReleases:
+def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset: Dataset[Any], loss: Loss) -> NetworkReleases:
     nodes, terms, perturbation = topology.nodes, config.problem.terms, config.privacy.perturbation
     assert isinstance(terms, ConsensusTerms)
     steps = data_steps(method, config.iterations)
@@ -285,9 +302,9 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         B=dataset.sizes.astype(np.float64),
         C=terms.C,
         rho=terms.rho,
-        G=config.problem.loss.slope_bound,
-        c1=config.problem.loss.curvature_bound,
-        features=dataset.features,
+        G=loss.slope_bound,
+        c1=loss.curvature_bound,
+        features=dataset.features * loss.outputs,
         unaccounted=method.unaccounted() if perturbation.private else "",
     )
 

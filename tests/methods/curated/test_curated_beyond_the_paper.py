@@ -134,7 +134,7 @@ def test_safeguarded_and_resumed_state_is_the_whole_state(tmp_path: Path) -> Non
     from dpadmm_mpi.methods.experiment import experiment
 
     plan, dataset = make_plan(experiment(raw).configs[0])
-    problems = plan.problems([dataset.loader.shard(dataset.address(0)).into_signed()])
+    problems = plan.problems([dataset.loader.shard(dataset.address(0))])
     places = np.array([0, 1])
     state = plan.make_nodes(places, problems).initial(range(1))
     for t in range(1, 21):
