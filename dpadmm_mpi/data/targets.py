@@ -77,8 +77,8 @@ def _classes(records: Records, where: str) -> Records:
     distinct, labels = np.unique(records.y, return_inverse=True)
     if not 2 <= len(distinct) <= MOST_CLASSES:
         raise InputError(
-            f"{where}: found {len(distinct)} different labels, but 2 to {MOST_CLASSES} classes can be told apart; is data.label "
-            "right?"
+            f"{where}: found {len(distinct)} different labels, but 2 to {MOST_CLASSES} classes can be told apart; is "
+            "data.label right?"
         )
     return replace(records, y=labels.astype(np.float64), target=Target("classes", _names(distinct)))
 

@@ -386,8 +386,8 @@ def fitted_loss(config: Config, dataset: Dataset[Any]) -> Loss:
     if loss.predicts not in config.method.predicts:
         fitting = one_of(f'"{other}"' for other, cls in methods.items() if loss.predicts in cls.predicts)
         raise InputError(
-            f'problem.loss: {config.method_name} takes no loss of {TARGETS[loss.predicts]}, as "{name}" is; use algorithm.method = '
-            f"{fitting}"
+            f'problem.loss: {config.method_name} takes no loss of {TARGETS[loss.predicts]}, as "{name}" is; use the '
+            f"method {fitting}"
         )
     if config.is_noisy and not np.isfinite(loss.slope_bound):
         raise InputError(
