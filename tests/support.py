@@ -24,6 +24,7 @@ from dpadmm_mpi.privacy.account import Account, accounts_of
 from dpadmm_mpi.privacy.noises import Gamma
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, perturbations
 from dpadmm_mpi.privacy.releases import NetworkReleases, Releases
+from dpadmm_mpi.problems.losses import Logistic
 from dpadmm_mpi.registry import Registry, is_inside
 from dpadmm_mpi.storage.experiments import load
 from dpadmm_mpi.storage.result import Result
@@ -203,7 +204,10 @@ def network_releases(perturbation: str, *, alpha: Array, **values: Any) -> Netwo
     kind = perturbations[perturbation]
     made = kind(noise=noise) if issubclass(kind, DataStepPerturbation) else kind()
     private = noise if made.private else None
-    return NetworkReleases(**({"perturbation": made, "noise": private, "parameter": alpha, "G": 1.0, "c1": 0.25} | values))
+    loss = {"G": 1.0, "c1": 0.25, "decreasing": True, "tie": Logistic().slope_and_curvature}
+    if {"G", "c1"} & values.keys():  # another loss, of which nothing but its bounds is known
+        loss |= {"decreasing": False, "tie": None}
+    return NetworkReleases(**({"perturbation": made, "noise": private, "parameter": alpha} | loss | values))
 
 
 def ledger(releases: Releases, delta: float = 1e-5) -> dict[str, Account]:

@@ -1,8 +1,8 @@
 """Prepared records on disk, from which a rank reads its own rows and no others.
 
 A folder with raw little arrays: labels.bin (int8; float64 of numbers), and either values.bin (float64, row after row) or the
-CSR parts values.bin, columns.bin (int32) and starts.bin (int64); meta.json says what they are. Rows are read through a small buffer
-rather than mapped into memory: mapped pages count as the rank's memory, and rows of a random split touch all of them.
+CSR parts values.bin, columns.bin (int32) and starts.bin (int64); meta.json says what they are. Rows are read through a small
+buffer rather than mapped into memory: mapped pages count as the rank's memory, and rows of a random split touch all of them.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Privacy accounts: kinds that are registered, each with its words, and what one says about a run."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -31,6 +31,7 @@ class Account:
     delta: float | None = None  # None: a pure bound
     label: str = ""  # in tables and legends
     column: str = ""
+    details: Mapping[str, str | float] = field(default_factory=dict)  # further attributes: which proof, a summary
 
     @property
     def values(self) -> Array:

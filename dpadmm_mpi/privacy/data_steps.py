@@ -1,9 +1,14 @@
 """The numbers of N nodes' data steps that the privacy of a network method depends on, and what a step may cost."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from dpadmm_mpi.types import Array, Ints
+
+Tie = Callable[[Array, Array], Array]  # (c, K) -> max over margins z of c |L'(z)| + ln(1 + K L''(z))
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,9 @@ class DataSteps:
     G: float
     c1: float
     features: int
+    decreasing: bool = False  # L' <= 0 everywhere, and somebody says so
+    tie: Tie | None = None  # slope and curvature of one record together; None: nobody has tied them
+    subspace: int = 2  # dimension of what the gradients of two records span
 
     @property
     def nodes(self) -> int:
@@ -34,6 +42,17 @@ class DataSteps:
     def curvature(self) -> Array:
         """Strong convexity rho/N + 2 eta_i V_i of the objective that a data step minimises, (K, N)."""
         return self.rho / self.nodes + 2.0 * self.eta * self.V
+
+    @property
+    def weight(self) -> Array:
+        """K = C / (B_i mu_i): what one record weighs in a Hessian over the least of all others, (K, N)."""
+        return self.C / (self.B * self.curvature)
+
+    def slope_and_curvature(self, c: Array, weight: Array) -> Array:
+        """max over margins z of c |L'(z)| + ln(1 + K L''(z)), or what the bounds G and c1 make of it."""
+        if self.tie is not None:
+            return self.tie(c, weight)
+        return self.G * np.maximum(c, 0.0) + np.log1p(self.c1 * weight)
 
 
 class StepCost(NamedTuple):

@@ -12,13 +12,13 @@ import numpy as np
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.config.schedules import Schedule
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.privacy.gamma_noise import composed_epsilon, moment_epsilon
+from dpadmm_mpi.privacy.composition import RandomLoss
+from dpadmm_mpi.privacy.gamma_noise import GammaLoss
+from dpadmm_mpi.privacy.normal_noise import NormalLoss
 from dpadmm_mpi.problems.newton import norms
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generators
 from dpadmm_mpi.types import Array, Ints
-
-COMPOSITIONS = 600  # convolutions that an account may take
 
 noises = Registry["Noise"]("noise", "noises")
 
@@ -33,7 +33,8 @@ class Noise(Options):
 
     parameter: ClassVar[str]  # the key that sets the size; its values are recorded under /privacy
     words: ClassVar[str] = "noise parameter of the data step; nan if none"
-    calibrates: ClassVar[bool] = False  # the pure loss is proportional to the parameter, so that a target can be met
+    exponent: ClassVar[int] = 0  # a shift is worth shift * parameter^exponent, so that a target can be met; 0: no such law
+    default_account: ClassVar[str] = "bound"  # what a target is a value of, if nothing is said
 
     @property
     @abstractmethod
@@ -55,13 +56,29 @@ class Noise(Options):
     def scaled(self, unit: Array, parameter: Array) -> Array:
         """Vectors of unit size, (runs, nodes, features), at the nodes' parameters, (nodes,)."""
 
+    def size(self, shift: Array, parameter: Array) -> Array:
+        """A shift in units of the noise: what `random_loss` is about, and what calibration scales."""
+        return shift * parameter ** float(self.exponent)
+
     def pure_loss(self, shift: Array, parameter: Array) -> Array:
         """What the privacy loss cannot exceed where a record shifts the noise by at most `shift`; inf: no such number."""
         return np.full(np.broadcast_shapes(shift.shape, parameter.shape), np.inf)
 
-    def random_epsilon(self, shift: Array, parameter: Array, features: int, on_release: bool, delta: float) -> Array:
-        """Epsilon at delta after each of K steps of N nodes, (K, N), of the random losses; inf where nobody has a proof."""
-        return np.full(shift.shape, np.inf)
+    def random_loss(self, features: int, subspace: int) -> RandomLoss | None:
+        """The law of ln p(e) - ln p(e + v) for shifts v of a size; None: nobody knows it.
+
+        The noise must be log-concave: the loss is convex in v. subspace = 0: v does not depend on e; otherwise the largest loss
+        over the v of that size in a subspace of so many dimensions.
+        """
+        return None
+
+    def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:
+        """ln p(noise) - ln p(shifted), along the last axis: the audit's loss of a step, without the determinants."""
+        raise InputError(f'privacy.noise: "{noises.name_of(type(self))}" has no log_ratio, so it cannot be audited')
+
+    def norm_law(self, features: int) -> Any:
+        """The law of the norm of a vector of unit size, as scipy.stats has it; the audit compares it."""
+        raise InputError(f'privacy.noise: "{noises.name_of(type(self))}" has no norm_law, so it cannot be audited')
 
 
 @noises.register("gamma")
@@ -72,7 +89,7 @@ class Gamma(Noise):
     """
 
     parameter: ClassVar[str] = "alpha"
-    calibrates: ClassVar[bool] = True
+    exponent: ClassVar[int] = 1
 
     alpha: Schedule | None = None
 
@@ -98,19 +115,55 @@ class Gamma(Noise):
     def pure_loss(self, shift: Array, parameter: Array) -> Array:
         return shift * parameter
 
-    def random_epsilon(self, shift: Array, parameter: Array, features: int, on_release: bool, delta: float) -> Array:
-        """By convolution after every data step, or, where that would take more than COMPOSITIONS convolutions, after the last
-        one, and from the moments before it. Both are upper bounds.
-        """
-        c = shift * parameter  # alpha times the largest shift by one record, in units of the noise
-        columns, node = np.unique(c, axis=1, return_inverse=True)  # equal nodes once
-        random = moment_epsilon(columns, features, on_release, delta)
-        every_step = columns.size <= COMPOSITIONS
-        if every_step or sum(len(np.unique(column)) for column in columns.T) <= COMPOSITIONS:
-            for k, column in enumerate(columns.T):
-                composed = composed_epsilon(column, features, on_release, delta, every_step)
-                random[-len(composed) :, k] = np.minimum(random[-len(composed) :, k], composed)
-        return random[:, node.ravel()]
+    def random_loss(self, features: int, subspace: int) -> RandomLoss | None:
+        return GammaLoss(features, subspace)
+
+    def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:
+        """alpha (||e^|| - ||e||)"""
+        return np.asarray(parameter * (np.linalg.norm(shifted, axis=-1) - np.linalg.norm(noise, axis=-1)))
+
+    def norm_law(self, features: int) -> Any:
+        from scipy import stats
+
+        return stats.gamma(features)
+
+
+@noises.register("gaussian")
+class Gaussian(Noise):
+    """N(0, noise_std^2 I).
+
+    [M] section 6.3, [R] section VII.B. It has no pure bound, but an epsilon, and a Renyi curve at every order. `noise_std` is a
+    schedule like eta.
+    """
+
+    parameter: ClassVar[str] = "noise_std"
+    words: ClassVar[str] = "standard deviation of the noise in the data step; nan if none"
+    exponent: ClassVar[int] = -1
+    default_account: ClassVar[str] = "epsilon"
+
+    noise_std: Schedule | None = None
+
+    @property
+    def schedule(self) -> Schedule | None:
+        return self.noise_std
+
+    def sample(self, rng: Generator, features: int) -> Array:
+        return rng.standard_normal(features)
+
+    def scaled(self, unit: Array, parameter: Array) -> Array:
+        return unit * parameter[:, None]
+
+    def random_loss(self, features: int, subspace: int) -> RandomLoss | None:
+        return NormalLoss(features, subspace)
+
+    def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:
+        """(||e^||^2 - ||e||^2) / (2 sigma^2)"""
+        return np.asarray((np.sum(shifted**2, axis=-1) - np.sum(noise**2, axis=-1)) / (2.0 * parameter**2))
+
+    def norm_law(self, features: int) -> Any:
+        from scipy import stats
+
+        return stats.chi(features)
 
 
 def draw(noise: Noise, seed: int, runs: range, nodes: Ints, iteration: int, parameter: Array, features: int) -> Array:

@@ -27,14 +27,17 @@ class Perturbation(Options):
 class Calibrated(Perturbation):
     """Noise whose size may be found from a target."""
 
-    default_account: ClassVar[str]  # what a target is a value of, if nothing is said
-
     target: Moderate | None = None  # total privacy of the worst node, which the noise is calibrated to
     target_account: str | None = None  # what the target is a value of
 
     def __post_init__(self) -> None:
         if self.target is not None and self.target_account is None:
-            force_setattr(self, "target_account", self.default_account)
+            force_setattr(self, "target_account", self.usual_account)
+
+    @property
+    def usual_account(self) -> str:
+        """What a target is a value of, if nothing is said."""
+        raise NotImplementedError
 
     def check(self) -> None:
         if self.target is None and self.target_account is not None:
@@ -55,13 +58,16 @@ class DataStepPerturbation(Calibrated):
     its runs have an infinite privacy loss.
     """
 
-    default_account: ClassVar[str] = "bound"
     on_release: ClassVar[bool] = False  # e_i is added to the argmin before it is released
     with_neighbours: ClassVar[bool] = False  # the noise is scaled with the number of neighbours: a single node has none
     fixed_penalty: ClassVar[bool] = False  # defined for a penalty that does not change
     theorem: ClassVar[str] = ""  # of `paper_cost`
 
     noise: Annotated[Noise, Choice(noises)] = Gamma()
+
+    @property
+    def usual_account(self) -> str:
+        return self.noise.default_account
 
     def objective_factor(self, eta: Array, degree: Array) -> Array:
         """n_i / e_i: the multiple of the noise that is added to the objective's linear term."""
@@ -178,11 +184,13 @@ class GradientPerturbation(Calibrated):
     { ratio = 0.98 }.
     """
 
-    default_account: ClassVar[str] = "sound"
-
     # Standard deviation of the noise on a gradient: one, one per iteration, or a first one and a ratio
     noise_std: Moderate | Geometric | list[Moderate] | None = None
     mu: OpenFraction | None = None  # share of epsilon that [C] Theorem 1 gives to the Renyi divergence; None: 0.5, curated only
+
+    @property
+    def usual_account(self) -> str:
+        return "sound"
 
 
 class Privacy(Options):

@@ -143,7 +143,7 @@ def smallest_epsilon(probabilities: Array, mu: Array, delta: float) -> Array:
     x, rows = np.zeros(len(mu)), np.arange(len(mu))
     for _ in range(ROUNDS):
         at = x[rows]
-        value, slope = _delta(at, probabilities[rows], mu[rows])
+        value, slope = delta_of(at, probabilities[rows], mu[rows])
         above = value > aim
         low[rows], high[rows] = np.where(above, at, low[rows]), np.where(above, high[rows], at)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -158,7 +158,7 @@ def smallest_epsilon(probabilities: Array, mu: Array, delta: float) -> Array:
     return high
 
 
-def _delta(epsilon: Array, probabilities: Array, mu: Array) -> tuple[Array, Array]:
+def delta_of(epsilon: Array, probabilities: Array, mu: Array) -> tuple[Array, Array]:
     """delta(epsilon) of the mixtures, and minus its derivative, sum of p exp(epsilon) Phi(-mu/2 - epsilon/mu)."""
     from scipy.special import erfcx, ndtr
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Options, Positive
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.registry import Registry, is_inside, place_of
+from dpadmm_mpi.registry import Registry, is_inside, own_behaviour, place_of
 from dpadmm_mpi.types import Array
 
 ScalarSlope = Callable[[float, Array], float]  # L' at one margin, from `parameters`
@@ -69,18 +69,22 @@ class Loss(Options):
         """Dimension of the space that the gradients of two records, which stay while f changes, can lie in."""
         return 2
 
-    def log_determinant(self, share: Array) -> Array:
-        """What one record adds at most to the logarithm of a Hessian's determinant, at share = (C/B) / strong convexity."""
-        return np.log1p(self.curvature_bound * share)
-
     def fitted(self, kind: str, classes: int) -> "Loss":
         """For the targets at hand; it `takes` their kind."""
         return self
 
     @property
     def decreasing(self) -> bool:
-        """Whether L' <= 0 everywhere."""
+        """Whether L' <= 0 everywhere. The smaller epsilon account rests on it, so it is claimed, never assumed."""
         return False
+
+    def slope_and_curvature(self, c: Array, weight: Array) -> Array:
+        """max of c s |L'(z)| + ln(1 + weight s^2 L''(z)) over margins z and norms s <= 1; c may be negative.
+
+        Slope and curvature of one record may not be largest together. Here each is taken at its bound. Of several outputs: the
+        norm of the gradient, and the logarithm of the determinant of I + weight s^2 times the Hessian.
+        """
+        return self.slope_bound * np.maximum(c, 0.0) + np.log1p(self.curvature_bound * weight)
 
     @property
     def parameters(self) -> tuple[float, ...]:
@@ -120,6 +124,16 @@ class Logistic(Loss):
     def second(self, z: Array) -> Array:
         t = _exp_minus_abs(z)
         return t / (1.0 + t) ** 2
+
+    def slope_and_curvature(self, c: Array, weight: Array) -> Array:
+        """With a = |L'|, L'' = a (1 - a): the maximum over a in [0, 1] is at a root of a quadratic equation, or at an end.
+
+        s = 1 is the worst: s^2 a (1 - a) <= (s a) (1 - s a).
+        """
+        root = np.sqrt(4.0 + c**2 * (1.0 + 4.0 / weight))
+        a = np.where(np.abs(c) < weight, 2.0 * (1.0 + c / weight) / (2.0 - c + root), c > 0.0)
+        a = np.clip(a, 0.0, 1.0)
+        return np.asarray(c * a + np.log1p(weight * a * (1.0 - a)))
 
 
 def _huber_slope(margin: float, parameters: Array) -> float:
@@ -240,9 +254,9 @@ class Softmax(Loss):
         """Gradients (p - e_y) x': k - 1 dimensions for each of two records, as the entries of p - e_y add up to zero."""
         return 2 * (self.outputs - 1)
 
-    def log_determinant(self, share: Array) -> Array:
-        """(k - 1) ln(1 + share/k): k - 1 factors 1 + share lambda, and the lambda add up to 1 - 1/k at most."""
-        return (self.outputs - 1) * np.log1p(share / self.outputs)
+    def slope_and_curvature(self, c: Array, weight: Array) -> Array:
+        """The determinant has k - 1 factors 1 + weight lambda, and the lambda add up to 1 - 1/k: (k - 1) ln(1 + weight/k)."""
+        return self.slope_bound * np.maximum(c, 0.0) + (self.outputs - 1) * np.log1p(weight / self.outputs)
 
     def fitted(self, kind: str, classes: int) -> "Softmax":
         if self.classes is not None and self.classes < classes:
@@ -264,6 +278,17 @@ class Softmax(Loss):
         """The diagonal of the Hessian."""
         p = self.first(z)
         return np.asarray(p * (1.0 - p))
+
+
+def claims(loss: Loss) -> tuple[bool, Callable[[Array, Array], Array] | None]:
+    """(whether L' <= 0, slope and curvature together): what a loss says beyond its bounds.
+
+    A class from outside that changes the functions and inherits a claim has not made it.
+    """
+    functions = ("value", "first", "second")
+    decreasing = loss.decreasing and not own_behaviour(type(loss), functions, claim="decreasing")
+    own = own_behaviour(type(loss), (*functions, "slope_bound", "curvature_bound"), claim="slope_and_curvature")
+    return decreasing, None if own else loss.slope_and_curvature
 
 
 def check_constants(loss: Loss) -> None:
@@ -293,6 +318,10 @@ def wrong_constants(loss: Loss) -> list[str]:
         found.append(f"second is {second.min():g} at z = {z[int(second.argmin())]:g}: the loss is not convex")
     if loss.decreasing and first.max() > 0.0:
         found.append(f"decreasing, but first is {first.max():g} at z = {z[int(first.argmax())]:g}")
+    for c in (-1.0, 0.0, 0.1, 1.0):
+        most = loss.slope_and_curvature(np.full_like(z, c), np.ones_like(z))
+        if (c * np.abs(first) + np.log1p(second) > most * slack + 1e-12).any():
+            found.append(f"slope_and_curvature({c:g}, 1) is {most.min():g}, but a margin has more")
     gap = np.diff(z)
     rise = np.diff(value) / gap  # lies between the slopes at the ends, for the loss is convex
     outside = np.maximum(rise - first[1:], first[:-1] - rise)

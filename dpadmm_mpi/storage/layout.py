@@ -137,6 +137,7 @@ class LogFile:
                 attributes.update(
                     {"theorem": account.theorem, "neighbouring_relation": account.neighbours, "proven": account.proven}
                 )
+                attributes.update(account.details)
                 if account.delta is not None:
                     attributes["delta"] = account.delta
                 kind = kinds.get(account.name)

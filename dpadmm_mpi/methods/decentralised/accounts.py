@@ -7,6 +7,8 @@
 1 - delta in the usual sense. Recycled steps are post-processing and add nothing.
 """
 
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,24 +17,35 @@ import numpy as np
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import NO_NOISE
 from dpadmm_mpi.privacy.account import Account, AccountKind, accounts
+from dpadmm_mpi.privacy.composition import RandomLoss
+from dpadmm_mpi.privacy.curves import LossSteps
 from dpadmm_mpi.privacy.data_steps import StepCost
-from dpadmm_mpi.privacy.noises import noises
+from dpadmm_mpi.privacy.noises import Noise, noises
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation
 from dpadmm_mpi.privacy.releases import NetworkReleases, Releases
 from dpadmm_mpi.registry import own_behaviour
-from dpadmm_mpi.types import Array, Bools
+from dpadmm_mpi.types import Array, Ints
 
 NEIGHBOURS = "replace one record of one node"
+DRAWN = ("sample", "samples", "scaled")  # what the accounts of a noise are about
 
-EPSILON_ON_RELEASE = (
-    "the exact loss alpha (||e + v|| - ||e||) of a shift by the argmin's sensitivity, composed over the data steps"
+EPSILON_ON_RELEASE = "the exact loss ln p(e) - ln p(e + v) of a shift by the argmin's sensitivity, composed over the data steps"
+EPSILON_SIGNED = (
+    "the loss decreases, so each record shifts the noise along a fixed direction: the loss of a step is at most the mean of two "
+    "losses of fixed shifts of length 2h, h = G C/B (over 2 eta V for dual and penalty), slope and curvature of the old record "
+    "together; composed over the data steps"
 )
-EPSILON_OBJECTIVE = (
-    "the loss is dominated by alpha (sqrt((s + 2h)^2 + r^2 - s^2) - r) - ln(1 - x), r = ||e||, s its projection on the plane "
-    "of the two gradients, h = G C/B (over 2 eta V for dual and penalty), |L'| <= G; composed over the data steps"
+EPSILON_SUBSPACE = (
+    "the loss of a step is dominated by the largest one over shifts of length 2h in the subspace of the two gradients, "
+    "h = G C/B (over 2 eta V for dual and penalty), plus ln(1 + x); composed over the data steps"
 )
-CALIBRATION = 1e-4  # relative, of alpha, where it is found by bisection
-TIGHT = "as the paper's bound, with -ln(1 - x) for the ratio of the determinants, x = c1 C / (B (rho/N + 2 eta V)) < 1"
+TIGHT = (
+    "the ratio of the determinants is at most 1 + K L'', K = C / (B (rho/N + 2 eta V)), for every K; slope and curvature of the "
+    "replaced record together: max over margins z of alpha h (G + |L'(z)|) + ln(1 + K L''(z)), h = C/B (over 2 eta V for dual and "
+    "penalty)"
+)
+NO_PURE_BOUND = "none: this noise has no pure bound"
+CALIBRATION = 1e-4  # relative, of the noise's parameter, where it is found by bisection
 
 
 def paper_cost(r: NetworkReleases) -> StepCost:
@@ -42,48 +55,70 @@ def paper_cost(r: NetworkReleases) -> StepCost:
     return StepCost(np.full_like(r.eta, np.inf), np.zeros_like(r.eta))
 
 
-def tight_cost(r: NetworkReleases) -> StepCost:
-    """Our tighter cost: two neighbouring Hessians differ by a uu' - b vv', which has at most one negative eigenvalue."""
-    paper = paper_cost(r)
+def determinant(r: NetworkReleases) -> Array:
+    """ln(1 + x), x = c1 C / (B mu), (K, N): the largest determinant term of a step; 0 for noise on the release.
+
+    (k - 1) ln(1 + C / (B mu k)) for softmax with k classes.
+    """
     if not isinstance(r.perturbation, ObjectivePerturbation):
-        return paper
-    x = r.c1 * r.C / (r.B * r.curvature)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        fixed = np.where(x < 1.0, -np.log1p(-x), np.inf)
-    return StepCost(np.where(np.isinf(paper.fixed), np.inf, fixed), paper.shift)
+        return np.zeros_like(r.eta)
+    return r.slope_and_curvature(np.zeros_like(r.eta), r.weight)
 
 
-def totals(cost: StepCost, r: NetworkReleases) -> Array:
-    """Of every data step, (K, N). Without noise its parameter is nan and has no part in the cost."""
+def totals(r: NetworkReleases) -> Array:
+    """The papers' cost of every data step, (K, N). Without noise its parameter is nan and has no part in the cost."""
+    cost = paper_cost(r)
     if r.noise is None:
         return cost.fixed
-    return np.where(cost.shift > 0.0, cost.fixed + r.noise.pure_loss(cost.shift, r.parameter), cost.fixed)
+    return np.where(cost.shift > 0.0, cost.fixed + pure_loss(r.noise, cost.shift, r.parameter), cost.fixed)
+
+
+def tight_totals(r: NetworkReleases) -> Array:
+    """Our pure cost of every data step, (K, N): for every z, the old record shifts the noise by h |L'(z)| and weighs
+    ln(1 + K L''(z)) in the determinants, the new one shifts it by h G at most.
+    """
+    paper = totals(r)
+    if r.noise is None or not isinstance(r.perturbation, ObjectivePerturbation) or np.isinf(paper).all():
+        return paper
+    pure = pure_loss(r.noise, paper_cost(r).shift, r.parameter)  # of both records
+    if not r.noise.exponent:  # nobody says that half a shift costs half as much
+        return pure + determinant(r)
+    return np.where(np.isinf(paper), np.inf, pure / 2.0 + r.slope_and_curvature(pure / (2.0 * r.G), r.weight))
+
+
+def loss_steps(r: NetworkReleases) -> LossSteps | None:
+    """What the data steps lose, for accounts at a delta and for curves; None: without noise, or without an account of it."""
+    if not isinstance(r.perturbation, DataStepPerturbation) or r.noise is None or unaccounted(r) or r.unaccounted:
+        return None
+    shift = np.broadcast_to(paper_cost(r).shift, r.eta.shape)
+    on_release = r.perturbation.on_release
+    return LossSteps(
+        law=random_loss(r.noise, r.features, 0 if on_release or r.decreasing else r.subspace),
+        pure=tight_totals(r),
+        size=r.noise.size(shift, r.parameter),
+        determinant=determinant(r),
+        weight=r.weight,
+        on_release=on_release,
+        signed=r.decreasing and not on_release,
+        subspace=r.subspace,
+        tie=lambda c, weight: r.slope_and_curvature(c / r.G, weight),
+    )
 
 
 def epsilon(r: NetworkReleases, delta: float) -> Array:
-    """epsilon_i(t) at `delta`, (T+1, N): the noise's account of its random loss, plus the determinant terms.
+    """epsilon_i(t) at `delta`, (T+1, N)."""
+    return _epsilon(r, delta)[0]
 
-    The tighter pure bound is one too: the smallest counts.
-    """
-    cost = tight_cost(r)
-    total = np.cumsum(totals(cost, r), axis=0)
-    finite = np.isfinite(total[-1])
-    if finite.any():
-        total[:, finite] = np.minimum(total[:, finite], _random_epsilon(r, cost, delta, finite))
+
+def _epsilon(r: NetworkReleases, delta: float) -> tuple[Array, str]:
+    """epsilon_i(t) and the proof of the worst node's at the end."""
+    steps = loss_steps(r)
+    if steps is None:
+        return _spread(np.full_like(r.eta, np.inf), r), "none"
+    found = steps.epsilon(delta)
     # What bounds a later iteration bounds an earlier one too.
-    total = np.minimum.accumulate(total[::-1], axis=0)[::-1]
-    return _spread(total, r)
-
-
-def _random_epsilon(r: NetworkReleases, cost: StepCost, delta: float, nodes: Bools) -> Array:
-    """After each data step of the given nodes: the account of the random loss plus the determinant terms."""
-    assert r.noise is not None
-    assert isinstance(r.perturbation, DataStepPerturbation)
-    if own_behaviour(type(r.noise), ("sample", "samples", "scaled"), claim="random_epsilon"):
-        return np.full_like(r.eta[:, nodes], np.inf)
-    shift, parameter = np.broadcast_to(cost.shift, r.eta.shape)[:, nodes], r.parameter[:, nodes]
-    random = r.noise.random_epsilon(shift, parameter, r.features, r.perturbation.on_release, delta)
-    return random + np.cumsum(cost.fixed[:, nodes], axis=0)
+    total = np.minimum.accumulate(found.values[::-1], axis=0)[::-1]
+    return _spread(total, r), str(found.proofs[-1, found.values[-1].argmax()])
 
 
 def over_iterations(cost: Array, r: NetworkReleases) -> Array:
@@ -119,7 +154,9 @@ def condition_failure(r: NetworkReleases) -> str | None:
 def theorem(r: NetworkReleases) -> str:
     if not isinstance(r.perturbation, DataStepPerturbation):
         return NO_NOISE
-    return f"not proven: {why}" if (why := unaccounted(r)) else r.perturbation.theorem
+    if why := unaccounted(r):
+        return f"not proven: {why}"
+    return r.perturbation.theorem if r.noise is not None and has_pure_loss(r.noise) else NO_PURE_BOUND
 
 
 def unaccounted(r: NetworkReleases) -> str:
@@ -130,10 +167,26 @@ def unaccounted(r: NetworkReleases) -> str:
         return "the perturbation has no account of its own"
     if own := own_behaviour(type(r.perturbation), ("objective_factor", "on_release"), claim="paper_cost"):
         return f"the perturbation has {own} and no paper_cost of its own"
-    if own := own_behaviour(type(r.noise), ("sample", "samples", "scaled"), claim="pure_loss"):
-        return f"the noise has {own} and no pure_loss of its own"
-    finite = np.isfinite(r.noise.pure_loss(np.ones(1), np.ones(1))).all()
-    return "" if finite else "the noise has no account of its own"
+    if has_pure_loss(r.noise) or random_loss(r.noise, 1, 0) is not None:
+        return ""
+    own = own_behaviour(type(r.noise), DRAWN, claim="pure_loss")
+    return f"the noise has {own} and no pure_loss of its own" if own else "the noise has no account of its own"
+
+
+def pure_loss(noise: Noise, shift: Array, parameter: Array) -> Array:
+    """What the noise says that a shift costs at most; inf where it has changed what it draws and not said it anew."""
+    if own_behaviour(type(noise), DRAWN, claim="pure_loss"):
+        return np.full(shift.shape, np.inf)
+    return noise.pure_loss(shift, parameter)
+
+
+def has_pure_loss(noise: Noise) -> bool:
+    return bool(np.isfinite(pure_loss(noise, np.ones(1), np.ones(1))).all())
+
+
+def random_loss(noise: Noise, features: int, subspace: int) -> RandomLoss | None:
+    """The law of the loss of a shift; None where the noise has changed what it draws and not said it anew."""
+    return None if own_behaviour(type(noise), DRAWN, claim="random_loss") else noise.random_loss(features, subspace)
 
 
 class NetworkAccount(AccountKind[NetworkReleases]):
@@ -145,12 +198,17 @@ class NetworkAccount(AccountKind[NetworkReleases]):
 class PureAccount(NetworkAccount):
     """A sum of what each data step costs at most."""
 
-    def cost(self, r: NetworkReleases) -> StepCost:
-        return paper_cost(r)
+    @abstractmethod
+    def step_totals(self, r: NetworkReleases) -> Array:
+        """Of every data step, (K, N)."""
+
+    def values(self, r: NetworkReleases) -> Array:
+        return over_iterations(self.step_totals(r), r)
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
-        """The totals are linear in the scale, so the answer is exact: the smallest over the nodes."""
-        return _calibrate_pure(releases, target, self.cost(releases))
+        """Totals are convex in the size of the noise's loss and grow with it: bisection to the last bits, from below."""
+        refuse_calibration(releases, pure=True)
+        return met(releases, target, lambda r: self.step_totals(r).sum(axis=0), exactly=True)
 
 
 @accounts.register("bound")
@@ -164,27 +222,30 @@ class Bound(PureAccount):
 
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
-        values = over_iterations(totals(paper_cost(r), r), r)
         proven = condition_failure(r) is None and not unaccounted(r)
-        return Account("bound", "the paper's bound", values, theorem(r), proven, NEIGHBOURS)
+        return Account("bound", "the paper's bound", self.values(r), theorem(r), proven, NEIGHBOURS)
+
+    def step_totals(self, r: NetworkReleases) -> Array:
+        return totals(r)
 
 
 @accounts.register("tight")
 class Tight(PureAccount):
-    """A tighter pure bound, with another estimate of the determinants."""
+    """A tighter pure bound, without a condition: another estimate of the determinants, tied to the slope."""
 
     label: ClassVar[str] = "tighter pure bound"
     column: ClassVar[str] = "tight"
     target: ClassVar[str] = "tight"
     line: ClassVar[Any] = (0, (1, 1.5))
 
-    def cost(self, r: NetworkReleases) -> StepCost:
-        return tight_cost(r)
+    def step_totals(self, r: NetworkReleases) -> Array:
+        return tight_totals(r)
 
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
-        values = over_iterations(totals(tight_cost(r), r), r)
-        return Account("tight", "tighter pure bound", values, f"{theorem(r)}; {TIGHT}", not unaccounted(r), NEIGHBOURS)
+        has_determinant = isinstance(r.perturbation, ObjectivePerturbation) and r.noise is not None and has_pure_loss(r.noise)
+        words = TIGHT if has_determinant and not unaccounted(r) else theorem(r)
+        return Account("tight", "tighter pure bound", self.values(r), words, not unaccounted(r), NEIGHBOURS)
 
 
 @accounts.register("epsilon")
@@ -198,40 +259,94 @@ class Epsilon(NetworkAccount):
 
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
-        on_release = isinstance(r.perturbation, DataStepPerturbation) and r.perturbation.on_release
-        words = (EPSILON_ON_RELEASE if on_release else EPSILON_OBJECTIVE) if r.perturbation.private else NO_NOISE
+        values, proof = _epsilon(r, delta)
+        details: dict[str, str | float] = {"proof": proof}
+        if (steps := loss_steps(r)) is not None and r.noise is not None and not has_pure_loss(r.noise):
+            details["zcdp_rho"] = steps.curve(int(values[-1].argmax())).zcdp()
         title = f"epsilon at delta = {delta:g}"
-        return Account("epsilon", title, epsilon(r, delta), words, not unaccounted(r), NEIGHBOURS, delta)
+        return Account("epsilon", title, values, _words(r), not unaccounted(r), NEIGHBOURS, delta, details=details)
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
-        """Epsilon grows with the scale of alpha and is met from below, to CALIBRATION."""
-        r = releases
+        """Epsilon grows with the size of the loss and is met from below, to CALIBRATION."""
+        refuse_calibration(releases, pure=False)
 
-        def total(scale: float) -> float:
-            return float(epsilon(replace(r, parameter=scale * r.parameter), delta)[-1].max())
+        def total(r: NetworkReleases) -> Array:
+            steps = loss_steps(r)
+            assert steps is not None
+            return steps.epsilon(delta, last=True).values[-1]
 
-        # Epsilon is never above the pure bound.
-        safe = float(_calibrate_pure(r, target, tight_cost(r)).parameter[0, 0] / r.parameter[0, 0])
-        above = 2.0 * safe
-        while total(above) <= target:
-            safe, above = above, 2.0 * above
-        while above > safe * (1.0 + CALIBRATION):
-            middle = float(np.sqrt(safe * above))
-            safe, above = (middle, above) if total(middle) <= target else (safe, middle)
-        return replace(r, parameter=safe * r.parameter)
+        return met(releases, target * (1.0 - 1e-9), total, exactly=False)
 
 
-def _calibrate_pure(r: NetworkReleases, target: float, cost: StepCost) -> NetworkReleases:
+def _words(r: NetworkReleases) -> str:
+    """What `epsilon` rests on."""
+    if not isinstance(r.perturbation, DataStepPerturbation):
+        return NO_NOISE
+    if r.perturbation.on_release:
+        return EPSILON_ON_RELEASE
+    return EPSILON_SIGNED if r.decreasing else EPSILON_SUBSPACE
+
+
+def refuse_calibration(r: NetworkReleases, pure: bool) -> None:
+    """Refuse a target that this noise cannot meet."""
     assert r.noise is not None
-    if not r.noise.calibrates:
-        name = noises.name_of(type(r.noise))
+    name = noises.name_of(type(r.noise))
+    if not r.noise.exponent:
         raise InputError(f'privacy.target: the noise "{name}" cannot be calibrated; give privacy.{r.noise.parameter} instead')
-    fixed = cost.fixed.sum(axis=0)
-    slope = r.noise.pure_loss(cost.shift, r.parameter).sum(axis=0)
-    worst = int(np.argmax(fixed))
-    if fixed[worst] >= target:
+    if pure and not has_pure_loss(r.noise):
+        raise InputError(f'privacy.target_account: the noise "{name}" has no pure bound; choose "epsilon"')
+
+
+def met(r: NetworkReleases, target: float, total: Callable[[NetworkReleases], Array], exactly: bool) -> NetworkReleases:
+    """The same releases with the largest losses, in the shape that they have, whose totals, (N,), are at most the target.
+
+    A node that another one exceeds in every size and determinant is not the worst one, so only the others are looked at.
+    """
+    assert r.noise is not None
+    exponent = float(r.noise.exponent)
+    shift = paper_cost(r).shift * np.ones_like(r.eta)
+    unit = target / r.noise.size(shift, r.parameter).sum(axis=0).max()
+
+    def scaled(strength: float, of: NetworkReleases = r) -> NetworkReleases:
+        return replace(of, parameter=of.parameter * (strength * unit) ** exponent)
+
+    few = of_nodes(r, undominated(np.vstack([r.noise.size(shift, r.parameter), determinant(r), paper_cost(r).fixed])))
+    least = total(scaled(1e-12, few))
+    if least.max() >= target:
+        worst = int(np.argmax(total(scaled(1e-12))))
         raise InputError(
             f"privacy.target: {target:g} cannot be met: at node {worst} the determinant term alone costs "
-            f"{fixed[worst]:.6g} over {len(r.data_steps)} data steps; raise the target or eta, or use fewer iterations"
+            f"{least.max():.6g} over {len(r.data_steps)} data steps; raise the target or eta, or use fewer iterations"
         )
-    return replace(r, parameter=r.parameter * np.min((target - fixed) / slope))
+    low, high = 1.0, 1.0
+    while total(scaled(low, few)).max() > target:
+        low, high = low / 2.0, low
+    while high == low or total(scaled(high, few)).max() <= target:
+        low, high = (high, 2.0 * high) if high > low else (low, 2.0 * low)
+    while high > low * (1.0 + (4e-16 if exactly else CALIBRATION)):
+        middle = float(np.sqrt(low * high)) if not exactly else (low + high) / 2.0
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if total(scaled(middle, few)).max() <= target else (low, middle)
+    while total(scaled(low)).max() > target:  # by a rounding of one of the others
+        low *= 1.0 - CALIBRATION
+    return scaled(low)
+
+
+def undominated(costs: Array) -> Ints:
+    """Columns that no other one exceeds, or equals, in every row."""
+    order = np.argsort(-costs.sum(axis=0), kind="stable")
+    kept: list[int] = []
+    for i in order.tolist():
+        if not kept or not (costs[:, kept] >= costs[:, [i]]).all(axis=0).any():
+            kept.append(i)
+    return np.sort(np.array(kept))
+
+
+def of_nodes(r: NetworkReleases, nodes: Ints) -> NetworkReleases:
+    """The same releases of some nodes alone; rho/N stays as it is."""
+    share = len(nodes) / r.nodes
+    return replace(
+        r, V=r.V[nodes], B=r.B[nodes], eta=r.eta[:, nodes], theta=r.theta[:, nodes], parameter=r.parameter[:, nodes],
+        rho=r.rho * share,
+    )  # fmt: skip

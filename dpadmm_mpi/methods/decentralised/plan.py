@@ -38,7 +38,7 @@ from dpadmm_mpi.privacy.noises import Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, perturbations
 from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
-from dpadmm_mpi.problems.losses import Loss
+from dpadmm_mpi.problems.losses import Loss, claims
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_regularisers
 from dpadmm_mpi.problems.softmax import node_problem
@@ -281,6 +281,7 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
     nodes, terms, perturbation = topology.nodes, config.problem.terms, config.privacy.perturbation
     assert isinstance(terms, ConsensusTerms)
     steps = data_steps(method, config.iterations)
+    decreasing, tie = claims(loss)
     eta = schedules.expand(method.eta, len(steps), nodes, "algorithm.eta")
     theta = _dual_steps(method, eta, nodes)
     _check_penalties(method, config.method_name, eta, theta)
@@ -305,6 +306,9 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         G=loss.slope_bound,
         c1=loss.curvature_bound,
         features=dataset.features * loss.outputs,
+        decreasing=decreasing,
+        tie=tie,
+        subspace=loss.span,
         unaccounted=method.unaccounted() if perturbation.private else "",
     )
 

@@ -1,0 +1,301 @@
+"""What the data steps of a node are worth: delta over epsilon, epsilon at a delta, the Renyi divergence at an order.
+
+Use it like this. A method on a network says what its data steps lose at most (`methods/decentralised/accounts.py: loss_steps`), and
+
+    steps = loss_steps(releases)                 # LossSteps: (K, N) arrays
+    steps.epsilon(1e-5).values                   # epsilon after every data step of every node, (K, N)
+    curve = steps.curve(node)                    # PrivacyCurve of all data steps of a node
+    curve = steps.curve(node, upto=10)           # ... of its first 10 data steps
+    curve.delta(np.array([0.5, 1.0]))            # the delta of each epsilon; delta(0) is the advantage of the best attacker
+    curve.epsilon(np.array([1e-5, 1e-6]))        # the epsilon of each delta
+    curve.renyi(np.array([2.0, 8.0]))            # Renyi divergence at each order above 1; curves add up over releases
+    curve.zcdp()                                 # the smallest rho with renyi(order) <= rho order, as far as can be shown
+
+Every number is the smallest of those that are proven, and an upper bound; replacing one record of the node, all released values.
+The proofs are in docs/mathematics.md, section 3.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from dpadmm_mpi.privacy import composition
+from dpadmm_mpi.privacy.composition import ORDERS, Composed, MeanOfSums, RandomLoss, Step, Tables, Tie
+from dpadmm_mpi.privacy.gaussian_steps import gaussian_delta, gaussian_epsilon
+from dpadmm_mpi.types import Array
+
+COMPOSITIONS = 600  # convolutions that an account of all nodes may take
+
+PURE = "the tighter pure bound"
+
+
+class Epsilons(NamedTuple):
+    """Epsilon at a delta, (K, N), or (1, N) after the last step alone, and the name of each one's proof."""
+
+    values: Array
+    proofs: "np.ndarray[tuple[int, ...], np.dtype[np.str_]]"
+
+
+@dataclass(frozen=True)
+class LossSteps:
+    """What K data steps of N nodes lose at most, for replacing one record of the node. Arrays are (K, N).
+
+    The loss of a step is that of a shift of the noise plus a determinant term. `pure` bounds it whatever the noise, inf: nothing
+    does. `size` is the largest shift in units of the noise, `determinant` bounds the determinant term, `weight` is K of
+    docs/mathematics.md.
+    """
+
+    law: RandomLoss | None  # of the loss of a shift, in a fixed direction or in a subspace; None: nobody knows it
+    pure: Array
+    size: Array
+    determinant: Array
+    weight: Array
+    on_release: bool  # the shift does not depend on the noise of the step
+    signed: bool  # noise in the objective, and the loss decreases: slopes have one sign, and directions are fixed
+    subspace: int  # otherwise: dimension of what the two gradients span
+    tie: Tie  # slope and curvature of one record together
+
+    @property
+    def proof(self) -> str:
+        if self.on_release:
+            return "the exact loss of the largest shift"
+        if self.signed:
+            return "the sign of the slope, slope and curvature together"
+        return f"the largest loss in {self.subspace} dimensions"
+
+    def epsilon(self, delta: float, last: bool = False) -> Epsilons:
+        """After each data step of each node; if `last`, after the last one alone, by fewer proofs and never smaller."""
+        found = np.cumsum(self.pure, axis=0)
+        found = np.where(np.isfinite(found), np.maximum(found + np.log1p(-delta - delta * np.exp(-found)), 0.0), np.inf)
+        found, proofs = found[-1:] if last else found, np.full(self.size[-1:].shape if last else self.size.shape, PURE, object)
+        if self.law is not None:
+            both = np.vstack([self.size, self.determinant, self.weight])
+            _, chosen, node = np.unique(both, axis=1, return_index=True, return_inverse=True)  # equal nodes once
+            for way, values in self._of_nodes(chosen, delta, last):
+                values = values[:, node.ravel()]
+                smaller = values < found[-len(values) :]
+                found[-len(values) :] = np.where(smaller, values, found[-len(values) :])
+                proofs[-len(values) :][smaller] = f"{self.proof}, by {way}"
+        return Epsilons(found, proofs)
+
+    def _of_nodes(self, nodes: Array, delta: float, last: bool) -> Iterator[tuple[str, Array]]:
+        """The ways in which epsilon is computed for some nodes, with their values, (K, nodes) or (1, nodes)."""
+        assert self.law is not None
+        size, determinant = self.size[:, nodes], self.determinant[:, nodes]
+        if self.on_release and not np.isnan(self.law.as_one(size[:, 0])):
+            together = np.sqrt(np.cumsum(size**2, axis=0))
+            yield "Gaussian differential privacy", gaussian_epsilon(together[-1:] if last else together, delta)
+            return
+        every_step = not last and size.size <= COMPOSITIONS
+        few = sum(len({*zip(s, w, strict=True)}) for s, w in zip(size.T, determinant.T, strict=True)) <= COMPOSITIONS
+        if every_step or few:
+            columns = [self._composed(int(node), delta, every_step) for node in nodes]
+            yield "convolution", np.stack(columns, axis=1)
+        if not (last and few):
+            moments = self._moments(size, determinant, delta)
+            yield "moments", moments[-1:] if last else moments
+
+    def _composed(self, node: int, delta: float, every_step: bool) -> Array:
+        totals = self._totals(node, len(self.size), every_step)
+        return np.array([total.epsilon(delta) + shift for total, shift in totals])
+
+    def _totals(self, node: int, upto: int, every_step: bool) -> Iterator[tuple[Composed | MeanOfSums, float]]:
+        """The laws of the sums, and what is to be added to them."""
+        assert self.law is not None
+        c, fixed = self.size[:upto, node], np.cumsum(self.determinant[:upto, node])
+        if not every_step:
+            fixed = fixed[-1:]
+        if self.signed:
+            for total in composition.means_of_sums(self.law, self._steps(node, upto), self.tie, every_step):
+                yield total, 0.0
+        else:
+            for plain, shift in zip(composition.composed(self.law, c, every_step), fixed, strict=True):
+                yield plain, float(shift)
+
+    def _steps(self, node: int, upto: int) -> list[Step]:
+        return [Step(c, K) for c, K in zip(self.size[:upto, node].tolist(), self.weight[:upto, node].tolist(), strict=True)]
+
+    def _moments(self, size: Array, determinant: Array, delta: float) -> Array:
+        assert self.law is not None
+        if self.signed:
+            tables = composition.table_of_halves(self.law, size, determinant, self._weight_of, self.tie)
+            return composition.moment_epsilon(tables, size, determinant, delta)
+        tables = composition.table(self.law, size)
+        return composition.moment_epsilon(tables, size, determinant, delta) + np.cumsum(determinant, axis=0)
+
+    def _weight_of(self, determinant: float) -> float:
+        """K from ln(1 + K c1), which all steps and nodes share the c1 of."""
+        return float(np.expm1(determinant) * self.weight.flat[0] / np.expm1(self.determinant.flat[0]))
+
+    def log_moments(self, node: int, upto: int, orders: Array) -> Array:
+        """Bounds on ln E exp(order loss), (orders,), summed over the steps; order + 1 is the order of the Renyi divergence."""
+        assert self.law is not None
+        total = np.zeros(len(orders))
+        counts: dict[Step, int] = {}
+        for step in self._steps(node, upto):
+            counts[step] = counts.get(step, 0) + 1
+        halves = self.signed
+        for step, count in counts.items():
+            if halves:
+                total += count * composition.log_moments_of_halves(self.law, step, self.tie, orders)
+            else:
+                total += count * composition.log_moments(self.law, step.c, orders)
+        return total if halves else total + orders * self.determinant[:upto, node].sum()
+
+    def curve(self, node: int, upto: int | None = None) -> "PrivacyCurve":
+        """Of the first `upto` data steps of a node, or of all."""
+        upto = len(self.size) if upto is None else upto
+        if upto == 0:
+            return PrivacyCurve([Pure(0.0)])
+        proofs: list[Proof] = [Pure(float(self.pure[:upto, node].sum()))]
+        if self.law is None:
+            return PrivacyCurve(proofs)
+        if self.on_release and not np.isnan(mu := self.law.as_one(self.size[:upto, node])):
+            return PrivacyCurve([*proofs, GaussianProof(mu)])
+        (total, shift), *_ = self._totals(node, upto, every_step=False)
+        slopes, rests = zip(*(self.law.growth(c) for c in self.size[:upto, node].tolist()), strict=True)
+        growth = (sum(slopes), sum(rests) + float(self.determinant[:upto, node].sum()))
+        moments = Moments(lambda orders: self.log_moments(node, upto, orders), growth)
+        return PrivacyCurve([*proofs, Convolution(total, shift), moments])
+
+
+class Proof(ABC):
+    """One way to bound the total loss."""
+
+    @abstractmethod
+    def delta(self, epsilon: Array) -> Array:
+        """Of each epsilon >= 0."""
+
+    @abstractmethod
+    def epsilon(self, delta: float) -> float:
+        """Of a delta."""
+
+    def renyi(self, orders: Array) -> Array:
+        """Renyi divergence at each order above 1."""
+        return np.full(len(orders), np.inf)
+
+    @property
+    def growth(self) -> tuple[float, float]:
+        """(slope, rest): from order 2 on the divergence is at most slope order + rest."""
+        return np.inf, np.inf
+
+
+@dataclass(frozen=True)
+class Pure(Proof):
+    """No loss is above `total`: nothing is worse than randomised response (Kairouz, Oh, Viswanath, 2015)."""
+
+    total: float
+
+    def delta(self, epsilon: Array) -> Array:
+        if np.isinf(self.total):
+            return np.ones(len(epsilon))
+        return np.maximum(-np.expm1(epsilon - self.total), 0.0) / (1.0 + np.exp(-self.total))
+
+    def epsilon(self, delta: float) -> float:
+        if np.isinf(self.total):
+            return np.inf
+        left = 1.0 - delta - delta * np.exp(-self.total)
+        return float(max(0.0, self.total + np.log(left))) if left > 0.0 else 0.0
+
+    def renyi(self, orders: Array) -> Array:
+        """(ln(p^order q^(1-order) + q^order p^(1-order))) / (order - 1), p = 1/(1 + exp(-total)), q = 1 - p"""
+        if np.isinf(self.total):
+            return super().renyi(orders)
+        log_p, log_q = -np.log1p(np.exp(-self.total)), -self.total - np.log1p(np.exp(-self.total))
+        sides = np.logaddexp(orders * log_p + (1.0 - orders) * log_q, orders * log_q + (1.0 - orders) * log_p)
+        return np.clip(sides / (orders - 1.0), 0.0, self.total)
+
+    @property
+    def growth(self) -> tuple[float, float]:
+        return 0.0, self.total
+
+
+@dataclass(frozen=True)
+class GaussianProof(Proof):
+    """The loss is N(mu^2/2, mu^2): mu-Gaussian differential privacy, exactly."""
+
+    mu: float
+
+    def delta(self, epsilon: Array) -> Array:
+        return gaussian_delta(epsilon, self.mu)
+
+    def epsilon(self, delta: float) -> float:
+        return float(gaussian_epsilon(np.array([self.mu]), delta)[0])
+
+    def renyi(self, orders: Array) -> Array:
+        return orders * self.mu**2 / 2.0
+
+
+@dataclass(frozen=True)
+class Convolution(Proof):
+    """The law of the sum, and a number to be added."""
+
+    total: Composed | MeanOfSums
+    shift: float
+
+    def delta(self, epsilon: Array) -> Array:
+        return self.total.delta(epsilon - self.shift)
+
+    def epsilon(self, delta: float) -> float:
+        return self.total.epsilon(delta) + self.shift
+
+
+@dataclass(frozen=True)
+class Moments(Proof):
+    """ln E exp(order loss) at every order."""
+
+    logs: Callable[[Array], Array]
+    growth: tuple[float, float] = (np.inf, np.inf)
+
+    @cached_property
+    def _usual(self) -> Array:
+        return self.logs(ORDERS)
+
+    def delta(self, epsilon: Array) -> Array:
+        return composition.delta_of_moments(self._usual, ORDERS, epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        return float(composition.epsilon_of_moments(self._usual, ORDERS, delta))
+
+    def renyi(self, orders: Array) -> Array:
+        return self.logs(orders - 1.0) / (orders - 1.0)
+
+
+class PrivacyCurve:
+    """The smallest of what several proofs say about the same releases."""
+
+    def __init__(self, proofs: list[Proof]) -> None:
+        self.proofs = proofs
+
+    def delta(self, epsilon: Array) -> Array:
+        """The delta of each epsilon >= 0; it falls."""
+        epsilon = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
+        return np.clip(np.min([proof.delta(epsilon) for proof in self.proofs], axis=0), 0.0, 1.0)
+
+    def epsilon(self, delta: Array) -> Array:
+        """The epsilon of each delta; inf where nothing is proven."""
+        deltas = np.atleast_1d(np.asarray(delta, dtype=np.float64)).tolist()
+        return np.array([min(proof.epsilon(each) for proof in self.proofs) for each in deltas])
+
+    def renyi(self, orders: Array) -> Array:
+        """Renyi divergence at each order above 1; it grows with the order."""
+        orders = np.atleast_1d(np.asarray(orders, dtype=np.float64))
+        return np.min([proof.renyi(orders) for proof in self.proofs], axis=0)
+
+    def zcdp(self) -> float:
+        """The smallest rho with renyi(order) <= rho order for all orders, as far as can be shown.
+
+        The divergence grows with the order, so between two orders it is at most the value at the upper one; above the largest
+        one `growth` says how.
+        """
+        for proof in self.proofs:
+            if isinstance(proof, GaussianProof):
+                return proof.mu**2 / 2.0
+        orders = 1.0 + np.concatenate([np.geomspace(1e-4, 1.0, 200), np.geomspace(1.0, 2000.0, 400)[1:]])
+        values = self.renyi(orders)
+        far = min(proof.growth[0] + proof.growth[1] / orders[-1] for proof in self.proofs)
+        return float(max(values[0], np.max(values[1:] / orders[:-1]), far))
