@@ -296,9 +296,7 @@ def _split(atoms: Atoms, spacing: float) -> Sums:
     return Sums(first, lower + np.bincount(below - first + 1, atoms.probability * share, length))
 
 
-def _sums(
-    steps: list[Step], atoms: dict[Step, Atoms], spacing: float, every_step: bool
-) -> Iterator[tuple[int, Sums]]:
+def _sums(steps: list[Step], atoms: dict[Step, Atoms], spacing: float, every_step: bool) -> Iterator[tuple[int, Sums]]:
     laws = {step: _split(each, spacing) for step, each in atoms.items()}
     firsts = np.cumsum([laws[step].first for step in steps])
     size = _size(_room([(laws[step], count) for step, count in Counter(steps).items()]))
@@ -438,9 +436,7 @@ def table(law: RandomLoss, c: Array) -> Tables:
     return Tables(sizes, np.zeros(1), values[:, None, :])
 
 
-def table_of_halves(
-    law: RandomLoss, c: Array, determinant: Array, weight_of: Callable[[float], float], tie: Tie
-) -> Tables:
+def table_of_halves(law: RandomLoss, c: Array, determinant: Array, weight_of: Callable[[float], float], tie: Tie) -> Tables:
     """Of the mean of two; `weight_of` gives K from the determinant term ln(1 + K c1)."""
     sizes, terms = _knots(c, TABLE // 2), _knots(determinant, DETERMINANTS)
     values = np.empty((len(sizes), len(terms), len(ORDERS)))

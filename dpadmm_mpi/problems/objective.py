@@ -172,6 +172,10 @@ class NodeProblem:
         H.flat[:: len(H) + 1] += ridge
         return np.asarray(H)
 
+    def curvatures(self, margins: Array) -> Array:
+        """Hessians of the loss in the outputs of each record, (records, outputs, outputs)."""
+        return self.loss.second(margins)[:, None, None]
+
     def gram(self, w: Array) -> Array:
         """sum_n w_n x_n x_n' for weights that are not negative, dense."""
         if isinstance(self.signed, np.ndarray):

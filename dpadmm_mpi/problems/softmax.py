@@ -60,6 +60,10 @@ class SoftmaxProblem(NodeProblem):
         whole.flat[:: k * d + 1] += ridge
         return whole
 
+    def curvatures(self, margins: Array) -> Array:
+        p = self.loss.first(self._by_class(margins, self.records))[0].T
+        return np.asarray(p[:, :, None] * (np.eye(self.outputs) - p[:, None, :]))
+
     def hessian_product(self, margins: Array, v: Array, ridge: float) -> Array:
         p = self.loss.first(self._by_class(margins, self.records))[0]
         change = self._by_class(self.products(v[None]), self.records)[0]

@@ -9,11 +9,12 @@ with mu = rho/N + 2 eta V; with noise on the release e^ - e is the distance of t
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.auditing import (
     SIGNIFICANCE,
@@ -26,6 +27,7 @@ from dpadmm_mpi.methods.auditing import (
     records_to_replace,
     repetition_findings,
 )
+from dpadmm_mpi.methods.base import as_loss_takes
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkSteps, Node, Settings, State, kkt_gradient, state_type
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
@@ -85,8 +87,10 @@ class Transcript:
 
     def view(self, node: int) -> "NodeView":
         shard = self.dataset.loader.shard(self.dataset.address(node))
-        X = shard.X if isinstance(shard.X, np.ndarray) else shard.X.toarray()
-        return NodeView(self, node, X * shard.y[:, None])
+        X = shard.X.copy() if isinstance(shard.X, np.ndarray) else shard.X.toarray()
+        rows, targets = as_loss_takes(self.plan.loss, Shard(X, shard.y))
+        assert isinstance(rows, np.ndarray)
+        return NodeView(self, node, rows, targets)
 
     def states(self, run: int, t: int) -> State:
         """What all nodes held after iteration t."""
@@ -126,13 +130,21 @@ def _replayed(method: NetworkSteps, node: Node, released: Array, neighbour_sum: 
     return states
 
 
+class Replacing(NamedTuple):
+    """What records are replaced by."""
+
+    rows: Array
+    targets: Array | None
+
+
 @dataclass(frozen=True)
 class NodeView:
-    """One node's part of the transcript, and its records as signed rows y x."""
+    """One node's part of the transcript, and its records: signed rows y x for a loss of the margin, or rows and targets."""
 
     transcript: Transcript
     node: int
     rows: Array
+    targets: Array | None
 
     @property
     def weight(self) -> float:
@@ -140,16 +152,10 @@ class NodeView:
         return self.transcript.plan.releases.C / len(self.rows)
 
     def losses(self, chosen: Ints) -> tuple[Array, Array]:
-        """(losses of every run, data step and neighbour; noise of every run and data step).
-
-        The neighbours: each chosen record with the opposite label, which for a margin loss is also the antipodal record with
-        its own label, as long as it is and at norm 1.
-        """
+        """(losses of every run, data step and neighbour; noise of every run and data step)."""
         plan, recording = self.transcript.plan, self.transcript.recording
-        rows = self.rows[chosen]
-        norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-        replaced, replacing = np.concatenate([chosen, chosen]), np.concatenate([-rows, -rows / norms])
-        problem = plan.problem(self.rows)
+        replaced, replacing = self._neighbours(chosen)
+        problem = plan.problem(self.rows, self.targets)
         node, perturbation = self.transcript.node, plan.releases.perturbation
         assert isinstance(perturbation, DataStepPerturbation)
         losses, noises = [], []
@@ -164,7 +170,7 @@ class NodeView:
                 else:
                     factor = float(perturbation.objective_factor(eta, node.degree)[self.node, 0])
                     linear, quadratic = self._terms(before, t)
-                    margins = problem.signed @ f[self.node]
+                    margins = problem.margins(f[self.node][None])[0]
                     gradient = problem.data_gradient(margins) + plan.ridge * f[self.node] + problem.rest_gradient(f[self.node])
                     noise = -(gradient + linear + quadratic * f[self.node]) / factor
                     shifts, determinants = self._argmin(problem, f[self.node], quadratic, replaced, replacing)
@@ -175,6 +181,22 @@ class NodeView:
         shape = (self.transcript.runs, len(plan.releases.data_steps), -1)
         return np.array(losses).reshape(shape), np.array(noises).reshape(shape)
 
+    def _neighbours(self, chosen: Ints) -> "tuple[Ints, Replacing]":
+        """Which record is replaced, and by what: each chosen record twice.
+
+        Loss of the margin: the opposite label, which is also the antipodal record with its own label, as long as the record is
+        and at norm 1. Other losses: another target (the far end of the range, the next class), and the antipodal record of
+        norm 1 with its own.
+        """
+        rows = self.rows[chosen]
+        norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+        replaced = np.concatenate([chosen, chosen])
+        if self.targets is None:
+            return replaced, Replacing(np.concatenate([-rows, -rows / norms]), None)
+        y, loss = self.targets[chosen], self.transcript.plan.loss
+        other = (y + 1.0) % loss.outputs if loss.predicts == "classes" else np.where(y > 0.0, -1.0, 1.0)
+        return replaced, Replacing(np.concatenate([rows, -rows / norms]), np.concatenate([other, y]))
+
     def _terms(self, before: State, t: int) -> tuple[Array, float]:
         """What the data step added to O_i, without noise: the linear and the quadratic term of this node."""
         transcript = self.transcript
@@ -182,33 +204,50 @@ class NodeView:
         return linear[self.node], float(quadratic[self.node])
 
     def _argmin(
-        self, problem: NodeProblem, f: Array, quadratic: float, replaced: Ints, replacing: Array
+        self, problem: NodeProblem, f: Array, quadratic: float, replaced: Ints, replacing: Replacing
     ) -> tuple[Array, Array]:
         """Noise in the objective: how each neighbour shifts the gradient at f, and the logarithm of the determinants' ratio."""
-        old, new = self.rows[replaced], replacing
-        m_old, m_new, w, loss = old @ f, new @ f, problem.weight, problem.loss
-        shifts = w * (loss.first(m_new)[:, None] * new - loss.first(m_old)[:, None] * old)
-        H = problem.hessian(problem.signed @ f, problem.ridge + quadratic) + np.diag(problem.rest_curvature(f))
-        solved_old, solved_new = np.linalg.solve(H, old.T).T, np.linalg.solve(H, new.T).T
-        a, b = w * loss.second(m_new), -w * loss.second(m_old)
-        # det(I + S U' H^-1 U) of the rank-two change, written out.
-        nn, oo, no = (np.sum(p * q, axis=1) for p, q in ((new, solved_new), (old, solved_old), (new, solved_old)))
-        ratio = (1.0 + a * nn) * (1.0 + b * oo) - a * b * no**2
-        return shifts, -np.log(ratio)
+        targets = None if self.targets is None else self.targets[replaced]
+        old, new = problem.with_records(self.rows[replaced], targets), problem.with_records(*replacing)
+        w, ridge = problem.weight, problem.ridge + quadratic
+        shifts = w * (_gradients(new, f) - _gradients(old, f))
+        H = problem.hessian(problem.margins(f[None])[0], ridge) + np.diag(problem.rest_curvature(f))
+        # det(I + S U' H^-1 U) of a change by U S U', U the records with each of their outputs, the new ones first.
+        U = np.concatenate([_by_output(new), _by_output(old)], axis=1)
+        solved = np.linalg.solve(H, U.reshape(-1, len(f)).T).T.reshape(U.shape)
+        k = problem.outputs
+        S = np.zeros((len(U), 2 * k, 2 * k))
+        S[:, :k, :k], S[:, k:, k:] = w * new.curvatures(new.margins(f[None])[0]), -w * old.curvatures(old.margins(f[None])[0])
+        change = np.eye(2 * k) + S @ (U @ solved.swapaxes(1, 2))
+        return shifts, -np.linalg.slogdet(change)[1]
 
     def _released(
-        self, problem: NodeProblem, before: State, f: Array, t: int, replaced: Ints, replacing: Array
+        self, problem: NodeProblem, before: State, f: Array, t: int, replaced: Ints, replacing: Replacing
     ) -> tuple[Array, Array]:
         """Noise on the release: the noise, and the distance between the argmins of each neighbour and of the records."""
         linear, quadratic = self._terms(before, t)
         argmin = problem.argmin(linear, quadratic, before.primal[self.node]).f
         shifts = []
-        for n, row in zip(replaced, replacing, strict=True):
-            neighbour = self.rows.copy()
-            neighbour[n] = row
-            other = NodeProblem(neighbour, problem.loss, problem.C, problem.ridge, problem.regulariser)
+        for k, n in enumerate(replaced):
+            rows, targets = self.rows.copy(), None if self.targets is None else self.targets.copy()
+            rows[n] = replacing.rows[k]
+            if targets is not None and replacing.targets is not None:
+                targets[n] = replacing.targets[k]
+            other = problem.with_records(rows, targets)
             shifts.append(other.argmin(linear, quadratic, argmin).f - argmin)
         return f - argmin, np.array(shifts)
+
+
+def _gradients(records: NodeProblem, f: Array) -> Array:
+    """Of the loss of each record, (records, features of f)."""
+    slopes = records.slopes(records.margins(f[None])).reshape(records.outputs, records.records)
+    return np.asarray(np.einsum("kn,nd->nkd", slopes, np.asarray(records.signed)).reshape(records.records, -1))
+
+
+def _by_output(records: NodeProblem) -> Array:
+    """(records, outputs, features of f): each record as the vector that an output is the product of f with."""
+    k, X = records.outputs, np.asarray(records.signed)
+    return np.asarray(np.einsum("ab,nd->nabd", np.eye(k), X).reshape(len(X), k, -1))
 
 
 def _noise_findings(plan: NetworkPlan, nodes: list[int], noise: Array) -> list[str]:
