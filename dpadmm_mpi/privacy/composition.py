@@ -2,10 +2,10 @@
 
 Three ways, each an upper bound (docs/mathematics.md, section 3); all rounding is upwards.
 
-- `composed_epsilon`, `Composed`: the loss of a step is a random number L (a fixed shift, or the worst one of a subspace). The
-  laws are rounded up onto a grid and convolved; delta(epsilon) = E[(1 - exp(epsilon - sum L))_+].
-- `MeanOfSums`: the loss of a step is at most (X' + Y)/2, where nobody knows how X' and Y hang together. For every convex g above
-  (1 - exp(epsilon - x))_+ the mean of g at the two sums is a bound, and the best convex g is a hinge.
+- `composed`: the loss of a step is a random number L (of a fixed shift, or the worst one in a subspace). The laws are rounded
+  up onto a grid and convolved; delta(epsilon) = E[(1 - exp(epsilon - sum L))_+].
+- `means_of_sums`: the loss of a step is at most (X' + Y)/2, where nobody knows how X' and Y hang together. For every convex g
+  above (1 - exp(epsilon - x))_+ the mean of g at the two sums is a bound, and the best convex g is a hinge.
 - `moment_epsilon`: E exp(lambda L), which is cheap where many nodes have many different steps, and gives the Renyi curve.
 """
 
@@ -21,9 +21,9 @@ from dpadmm_mpi.types import Array
 ORDERS = np.concatenate([np.geomspace(0.05, 1.0, 12)[:-1], np.geomspace(1.0, 500.0, 50)])  # lambda of the moments
 TRIFLE = 1e-9  # share of delta that losses may have which are not looked at one by one
 TABLE = 48  # sizes at which the moments are tabulated
-DETERMINANTS = 6  # and determinant terms
+DETERMINANTS = 4  # and determinant terms
 LEFT_OUT = 1e-20  # probability of sums that a transform has no room for
-FINE = 300  # cells of one step's law for its standard deviation; it is rounded up onto these
+FINE = 200  # cells of one step's law for its standard deviation; it is rounded up onto these
 COARSE = 16  # cells of the sums for the standard deviation of a step; mass is split between two of them
 LARGEST_GRID = 1 << 18  # points of a sum
 TILTS = np.geomspace(1e-4, 4.0, 40)  # of Chernoff's bound, in cells
@@ -33,8 +33,13 @@ SLOPES = np.geomspace(1e-2, 1e7, 400)  # lambda of the hinges that are tried
 class RandomLoss(Protocol):
     """The loss ln p(e) - ln p(e + v) of one step, for a shift v of the size c in units of the noise."""
 
+    def __hash__(self) -> int: ...
+
     def tail(self, loss: Array, c: float) -> Array:
         """P(L > loss), rounded up; it falls."""
+
+    def quick_tail(self, loss: Array, c: float) -> Array:
+        """The same, perhaps rounded up further."""
 
     def largest(self, c: float) -> float:
         """No loss is above it, but for a probability that does not matter, which `tail` gives."""
@@ -200,8 +205,8 @@ def fine_law(law: RandomLoss, c: float, cells: int = FINE) -> Atoms:
     """L on a grid that is fine for its bulk. What lies outside of it is rounded up to its lower end, or to the largest."""
     spacing = law.deviation(c) / cells
     largest, low = law.largest(c), -6.0 * law.deviation(c)
-    points = np.append(np.arange(max(low, -largest), min(largest, 10.0 * law.deviation(c) + c * c), spacing), largest)
-    tail = np.minimum(law.tail(points, c), 1.0)
+    points = np.append(np.arange(max(low, -largest), min(largest, 13.0 * law.deviation(c) + c * c), spacing), largest)
+    tail = np.minimum(law.quick_tail(points, c), 1.0)
     return Atoms(points, -np.diff(np.concatenate([[1.0], tail])), float(tail[-1]))
 
 
@@ -293,7 +298,8 @@ def _split(atoms: Atoms, spacing: float) -> Sums:
     share, first = place - below, int(below.min())
     length = int(below.max()) - first + 2
     lower = np.bincount(below - first, atoms.probability * (1.0 - share), length)
-    return Sums(first, lower + np.bincount(below - first + 1, atoms.probability * share, length))
+    upper = np.bincount(below - first + 1, atoms.probability * share, length)
+    return Sums(first, np.asarray(lower + upper, dtype=np.float64))
 
 
 def _sums(steps: list[Step], atoms: dict[Step, Atoms], spacing: float, every_step: bool) -> Iterator[tuple[int, Sums]]:
@@ -301,17 +307,23 @@ def _sums(steps: list[Step], atoms: dict[Step, Atoms], spacing: float, every_ste
     firsts = np.cumsum([laws[step].first for step in steps])
     size = _size(_room([(laws[step], count) for step, count in Counter(steps).items()]))
     transforms = {step: np.fft.rfft(law.probability, size) for step, law in laws.items()}
+    if not every_step:
+        counts = Counter(steps)
+        total = np.prod([transforms[step] ** count for step, count in counts.items()], axis=0)
+        yield len(steps) - 1, Sums(int(firsts[-1]), np.maximum(np.fft.irfft(total, size), 0.0))
+        return
     total = np.ones(size // 2 + 1, dtype=np.complex128)
     for k, step in enumerate(steps):
         total = total * transforms[step]
-        if every_step or k == len(steps) - 1:
-            yield k, Sums(int(firsts[k]), np.maximum(np.fft.irfft(total, size), 0.0))
+        yield k, Sums(int(firsts[k]), np.maximum(np.fft.irfft(total, size), 0.0))
 
 
 def _room(laws: list[tuple[Sums, int]]) -> int:
     """Points above which a sum of so many steps of each law has at most LEFT_OUT of its probability: Chernoff's bound."""
     full = 1 + sum(count * (len(law.probability) - 1) for law, count in laws)
-    spent = sum((count * _log_sum(TILTS, np.arange(len(law.probability)), law.probability) for law, count in laws), 0.0 * TILTS)
+    spent = sum(
+        (count * _log_sum(TILTS, np.arange(float(len(law.probability))), law.probability) for law, count in laws), 0.0 * TILTS
+    )
     room = np.min((spent - np.log(LEFT_OUT)) / TILTS) + 1.0
     longest = max(len(law.probability) for law, _ in laws)
     return int(max(np.ceil(min(room, full)), longest))
@@ -354,24 +366,23 @@ def log_moments(law: RandomLoss, c: float, orders: Array = ORDERS) -> Array:
         return orders * (orders + 1.0) * c_one**2 / 2.0
     spacing = law.cell(c)
     grid = loss_grid(law, c, spacing)
-    loss = spacing * (grid.first + np.arange(len(grid.probability)))
+    loss = spacing * (grid.first + np.arange(float(len(grid.probability))))
     return np.logaddexp(_log_sum(orders, loss, grid.probability), law.log_tail_moments(orders, c))
 
 
 def log_moments_of_halves(law: RandomLoss, step: Step, tie: Tie, orders: Array = ORDERS) -> Array:
-    """(ln E exp(order X') + ln E exp(order Y)) / 2: not below ln E exp(order (X' + Y)/2), by Cauchy and Schwarz.
+    """(ln E exp(order X') + ln E exp(order Y)) / 2: not below ln E exp(order (X' + Y)/2), by Cauchy and Schwarz."""
+    halves = Halves.of(law, step, tie, FINE // 2)
+    return 0.5 * (_half(law, step.c, halves.old, orders) + _half(law, step.c, halves.new, orders))
 
-    Above the largest loss l that is looked at, X' - l is at most what it is there, for |L'|/G <= 1.
+
+def _half(law: RandomLoss, c: float, atoms: Atoms, orders: Array) -> Array:
+    """ln E exp(order X') or the same of Y. Above the largest l that is looked at, X' - l is at most what it is there, for
+    |L'|/G <= 1.
     """
-    return _of_halves(Halves.of(law, step, tie, FINE // 3), law.log_tail_moments(orders, step.c), law.largest(step.c), orders)
-
-
-def _of_halves(halves: Halves, tails: Array, largest: float, orders: Array) -> Array:
-    logs = np.zeros(len(orders))
-    for atoms in halves:
-        excess = max(float(atoms.values[-1]) - largest, 0.0)
-        logs += 0.5 * np.logaddexp(_log_sum(orders, atoms.values, atoms.probability), tails + orders * excess)
-    return logs
+    excess = max(float(atoms.values[-1]) - law.largest(c), 0.0)
+    looked_at = _log_sum(orders, atoms.values, atoms.probability)
+    return np.logaddexp(looked_at, law.log_tail_moments(orders, c) + orders * excess)
 
 
 def _log_sum(orders: Array, values: Array, probability: Array) -> Array:
@@ -441,8 +452,10 @@ def table_of_halves(law: RandomLoss, c: Array, determinant: Array, weight_of: Ca
     sizes, terms = _knots(c, TABLE // 2), _knots(determinant, DETERMINANTS)
     values = np.empty((len(sizes), len(terms), len(ORDERS)))
     for i, size in enumerate(sizes.tolist()):
-        for j, term in enumerate(terms.tolist()):
-            values[i, j] = log_moments_of_halves(law, Step(size, weight_of(term)), tie)
+        halves = [Halves.of(law, Step(size, weight_of(term)), tie, FINE // 2) for term in terms.tolist()]
+        new = _half(law, size, halves[0].new, ORDERS)
+        for j, half in enumerate(halves):
+            values[i, j] = 0.5 * (_half(law, size, half.old, ORDERS) + new)
     return Tables(sizes, terms, values)
 
 

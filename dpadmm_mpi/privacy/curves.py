@@ -1,6 +1,7 @@
 """What the data steps of a node are worth: delta over epsilon, epsilon at a delta, the Renyi divergence at an order.
 
-Use it like this. A method on a network says what its data steps lose at most (`methods/decentralised/accounts.py: loss_steps`), and
+Use it like this. A method on a network says what its data steps lose at most (`loss_steps` in
+methods/decentralised/accounts.py), and
 
     steps = loss_steps(releases)                 # LossSteps: (K, N) arrays
     steps.epsilon(1e-5).values                   # epsilon after every data step of every node, (K, N)
@@ -11,8 +12,8 @@ Use it like this. A method on a network says what its data steps lose at most (`
     curve.renyi(np.array([2.0, 8.0]))            # Renyi divergence at each order above 1; curves add up over releases
     curve.zcdp()                                 # the smallest rho with renyi(order) <= rho order, as far as can be shown
 
-Every number is the smallest of those that are proven, and an upper bound; replacing one record of the node, all released values.
-The proofs are in docs/mathematics.md, section 3.
+Every number is the smallest of those that are proven, and an upper bound, for replacing one record of the node, over all that
+is released. The proofs are in docs/mathematics.md, section 3.
 """
 
 from abc import ABC, abstractmethod
@@ -24,11 +25,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dpadmm_mpi.privacy import composition
-from dpadmm_mpi.privacy.composition import ORDERS, Composed, MeanOfSums, RandomLoss, Step, Tables, Tie
+from dpadmm_mpi.privacy.composition import ORDERS, Composed, MeanOfSums, RandomLoss, Step, Tie
 from dpadmm_mpi.privacy.gaussian_steps import gaussian_delta, gaussian_epsilon
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Ints
 
 COMPOSITIONS = 600  # convolutions that an account of all nodes may take
+LARGE = 40.0  # epsilon from which on the worst shift of a subspace is looked at too
 
 PURE = "the tighter pure bound"
 
@@ -44,12 +46,13 @@ class Epsilons(NamedTuple):
 class LossSteps:
     """What K data steps of N nodes lose at most, for replacing one record of the node. Arrays are (K, N).
 
-    The loss of a step is that of a shift of the noise plus a determinant term. `pure` bounds it whatever the noise, inf: nothing
-    does. `size` is the largest shift in units of the noise, `determinant` bounds the determinant term, `weight` is K of
+    The loss of a step is that of a shift of the noise plus a determinant term. `pure` bounds it whatever the noise; inf:
+    nothing does. `size` is the largest shift in units of the noise, `determinant` bounds the determinant term, `weight` is K of
     docs/mathematics.md.
     """
 
     law: RandomLoss | None  # of the loss of a shift, in a fixed direction or in a subspace; None: nobody knows it
+    plane: RandomLoss | None  # in a subspace, where the other one is in a fixed direction for the sake of the sign
     pure: Array
     size: Array
     determinant: Array
@@ -67,41 +70,74 @@ class LossSteps:
             return "the sign of the slope, slope and curvature together"
         return f"the largest loss in {self.subspace} dimensions"
 
-    def epsilon(self, delta: float, last: bool = False) -> Epsilons:
-        """After each data step of each node; if `last`, after the last one alone, by fewer proofs and never smaller."""
-        found = np.cumsum(self.pure, axis=0)
-        found = np.where(np.isfinite(found), np.maximum(found + np.log1p(-delta - delta * np.exp(-found)), 0.0), np.inf)
-        found, proofs = found[-1:] if last else found, np.full(self.size[-1:].shape if last else self.size.shape, PURE, object)
-        if self.law is not None:
-            both = np.vstack([self.size, self.determinant, self.weight])
-            _, chosen, node = np.unique(both, axis=1, return_index=True, return_inverse=True)  # equal nodes once
-            for way, values in self._of_nodes(chosen, delta, last):
-                values = values[:, node.ravel()]
-                smaller = values < found[-len(values) :]
-                found[-len(values) :] = np.where(smaller, values, found[-len(values) :])
-                proofs[-len(values) :][smaller] = f"{self.proof}, by {way}"
+    @cached_property
+    def composable(self) -> bool:
+        """Whether the last sums of all nodes can be convolved; otherwise moments have to do."""
+        return sum(len(pairs) for pairs in self._different(self._different_nodes[0])) <= COMPOSITIONS
+
+    @cached_property
+    def _different_nodes(self) -> tuple[Ints, Ints]:
+        """Nodes that differ in their steps, and for each node the place of its like among them."""
+        both = np.vstack([self.size, self.determinant, self.weight])
+        _, chosen, place = np.unique(both, axis=1, return_index=True, return_inverse=True)
+        return chosen, place.ravel()
+
+    def _different(self, nodes: Ints) -> list[set[Step]]:
+        return [set(self._steps(int(node), len(self.size))) for node in nodes]
+
+    def epsilon(self, delta: float) -> Epsilons:
+        """After each data step of each node."""
+        total = np.cumsum(self.pure, axis=0)
+        found, proofs = _pure_epsilon(total, delta), np.full(total.shape, PURE, dtype=object)
+        chosen, place = self._different_nodes
+        for way, values in self._of_nodes(chosen, delta):
+            values = values[:, place]
+            smaller = values < found[-len(values) :]
+            found[-len(values) :] = np.where(smaller, values, found[-len(values) :])
+            proofs[-len(values) :][smaller] = f"{self.proof}, by {way}"
         return Epsilons(found, proofs)
 
-    def _of_nodes(self, nodes: Array, delta: float, last: bool) -> Iterator[tuple[str, Array]]:
-        """The ways in which epsilon is computed for some nodes, with their values, (K, nodes) or (1, nodes)."""
-        assert self.law is not None
-        size, determinant = self.size[:, nodes], self.determinant[:, nodes]
-        if self.on_release and not np.isnan(self.law.as_one(size[:, 0])):
-            together = np.sqrt(np.cumsum(size**2, axis=0))
-            yield "Gaussian differential privacy", gaussian_epsilon(together[-1:] if last else together, delta)
+    def last_epsilon(self, delta: float, by_convolution: bool) -> Array:
+        """After the last data step of each node, (N,), by one way: never below `epsilon` with that way."""
+        pure = _pure_epsilon(self.pure.sum(axis=0), delta)
+        if self.law is None:
+            return pure
+        chosen, place = self._different_nodes
+        size = self.size[:, chosen]
+        if self._is_gaussian:
+            values = gaussian_epsilon(np.sqrt(np.sum(size**2, axis=0)), delta)
+        elif by_convolution:
+            values = np.array([self._composed(int(node), delta, every_step=False)[-1] for node in chosen])
+        else:
+            values = self._moments(size, self.determinant[:, chosen], delta)[-1]
+        return np.minimum(pure, values[place])
+
+    @property
+    def _is_gaussian(self) -> bool:
+        """The sum of the losses is Gaussian."""
+        return self.on_release and self.law is not None and not np.isnan(self.law.as_one(self.size[:, 0]))
+
+    def _of_nodes(self, nodes: Ints, delta: float) -> Iterator[tuple[str, Array]]:
+        """The ways in which epsilon is computed for some nodes, with their values after every step, or after the last."""
+        if self.law is None:
             return
-        every_step = not last and size.size <= COMPOSITIONS
-        few = sum(len({*zip(s, w, strict=True)}) for s, w in zip(size.T, determinant.T, strict=True)) <= COMPOSITIONS
-        if every_step or few:
-            columns = [self._composed(int(node), delta, every_step) for node in nodes]
-            yield "convolution", np.stack(columns, axis=1)
-        if not (last and few):
-            moments = self._moments(size, determinant, delta)
-            yield "moments", moments[-1:] if last else moments
+        size, determinant = self.size[:, nodes], self.determinant[:, nodes]
+        if self._is_gaussian:
+            yield "Gaussian differential privacy", gaussian_epsilon(np.sqrt(np.cumsum(size**2, axis=0)), delta)
+            return
+        every_step = size.size <= COMPOSITIONS
+        if every_step or self.composable:
+            yield "convolution", np.stack([self._composed(int(node), delta, every_step) for node in nodes], axis=1)
+        yield "moments", self._moments(size, determinant, delta)
 
     def _composed(self, node: int, delta: float, every_step: bool) -> Array:
         totals = self._totals(node, len(self.size), every_step)
-        return np.array([total.epsilon(delta) + shift for total, shift in totals])
+        found = np.array([total.epsilon(delta) + shift for total, shift in totals])
+        if self.plane is None or found[-1] < LARGE:
+            return found
+        # A hinge is a poor stand-in for what it bounds where losses are large.
+        fixed = np.cumsum(self.determinant[:, node])[-len(found) :]
+        return np.minimum(found, composition.composed_epsilon(self.plane, self.size[:, node], delta, every_step) + fixed)
 
     def _totals(self, node: int, upto: int, every_step: bool) -> Iterator[tuple[Composed | MeanOfSums, float]]:
         """The laws of the sums, and what is to be added to them."""
@@ -163,6 +199,12 @@ class LossSteps:
         return PrivacyCurve([*proofs, Convolution(total, shift), moments])
 
 
+def _pure_epsilon(total: Array, delta: float) -> Array:
+    """Of totals that no loss exceeds."""
+    left = np.maximum(1.0 - delta - delta * np.exp(-total), 1e-300)
+    return np.maximum(total + np.log(left), 0.0)
+
+
 class Proof(ABC):
     """One way to bound the total loss."""
 
@@ -196,10 +238,7 @@ class Pure(Proof):
         return np.maximum(-np.expm1(epsilon - self.total), 0.0) / (1.0 + np.exp(-self.total))
 
     def epsilon(self, delta: float) -> float:
-        if np.isinf(self.total):
-            return np.inf
-        left = 1.0 - delta - delta * np.exp(-self.total)
-        return float(max(0.0, self.total + np.log(left))) if left > 0.0 else 0.0
+        return float(_pure_epsilon(np.array(self.total), delta))
 
     def renyi(self, orders: Array) -> Array:
         """(ln(p^order q^(1-order) + q^order p^(1-order))) / (order - 1), p = 1/(1 + exp(-total)), q = 1 - p"""

@@ -12,8 +12,8 @@ largest shift, the loss of a data step is, or is at most,
   b^2 ~ Beta(m/2, (d-m)/2). For d <= m the subspace is everything: b = 1 and L = c.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from dpadmm_mpi.types import Array
 COSINES = 20_000  # cells of the cosine between noise and shift
 
 
-class GammaLoss(NamedTuple):
+@dataclass(frozen=True)
+class GammaLoss:
     """The random loss; see privacy/composition.py: RandomLoss."""
 
     features: int
@@ -30,6 +31,10 @@ class GammaLoss(NamedTuple):
 
     def tail(self, loss: Array, c: float) -> Array:
         return survival(loss, c, self.features, self.subspace)
+
+    def quick_tail(self, loss: Array, c: float) -> Array:
+        """In many dimensions the loss hardly depends on the radius: fewer cells of it are enough."""
+        return survival(loss, c, self.features, self.subspace, few=self.features >= 20)
 
     def largest(self, c: float) -> float:
         return c
@@ -55,22 +60,23 @@ class GammaLoss(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _radius_cells(features: int) -> tuple[Array, Array]:
+def _radius_cells(features: int, few: bool) -> tuple[Array, Array]:
     """Lower edges of cells of u and their probabilities: fine in the bulk, finer towards u = 0, where the loss is largest."""
     from scipy.special import gammaincinv
 
-    p = np.concatenate([[0.0], np.geomspace(1e-24, 1e-3, 64), np.linspace(1e-3, 1.0, 150)[1:]])
+    towards_zero, bulk = (12, 40) if few else (64, 150)
+    p = np.concatenate([[0.0], np.geomspace(1e-24, 1e-3, towards_zero), np.linspace(1e-3, 1.0, bulk)[1:]])
     return np.maximum(gammaincinv(features, p[:-1]), 1e-300), np.diff(p)
 
 
-def survival(loss: Array, c: float, features: int, subspace: int) -> Array:
+def survival(loss: Array, c: float, features: int, subspace: int, few: bool = False) -> Array:
     """P(L > loss), rounded up: within a cell of u the loss is largest at the lower edge.
 
     L > l means b > x with x = (2 u l + l^2 - c^2) / (2 u c).
     """
     if 0 < features <= subspace:
         return (loss < c).astype(np.float64)
-    u, weight = _radius_cells(features)
+    u, weight = _radius_cells(features, few)
     with np.errstate(over="ignore"):  # far below every cosine
         x = (loss / c)[:, None] + ((loss**2 - c**2) / (2.0 * c))[:, None] / u[None, :]
     tail = _share_tail(x, features, subspace) if subspace else _cosine_tail(x, features)

@@ -27,13 +27,15 @@ noises = Registry["Noise"]("noise", "noises")
 class Noise(Options):
     """A random vector in R^d whose size a parameter sets, for every data step and node.
 
-    A class from outside defines `parameter`, `schedule`, `sample` and `scaled`; without `pure_loss` its runs have an infinite
-    privacy loss.
+    A class from outside defines `parameter`, `schedule`, `sample` and `scaled`; without `pure_loss` or `random_loss` its runs
+    have an infinite privacy loss.
     """
 
     parameter: ClassVar[str]  # the key that sets the size; its values are recorded under /privacy
     words: ClassVar[str] = "noise parameter of the data step; nan if none"
-    exponent: ClassVar[int] = 0  # a shift is worth shift * parameter^exponent, so that a target can be met; 0: no such law
+    # Losses depend on shift * parameter^exponent, and `pure_loss` is proportional to it, so that a target can be met; 0: not so
+    exponent: ClassVar[int] = 0
+    norm_words: ClassVar[str] = "-"  # the law of the norm at unit size
     default_account: ClassVar[str] = "bound"  # what a target is a value of, if nothing is said
 
     @property
@@ -90,6 +92,7 @@ class Gamma(Noise):
 
     parameter: ClassVar[str] = "alpha"
     exponent: ClassVar[int] = 1
+    norm_words: ClassVar[str] = "Gamma(d, 1/alpha)"
 
     alpha: Schedule | None = None
 
@@ -139,6 +142,7 @@ class Gaussian(Noise):
     parameter: ClassVar[str] = "noise_std"
     words: ClassVar[str] = "standard deviation of the noise in the data step; nan if none"
     exponent: ClassVar[int] = -1
+    norm_words: ClassVar[str] = "noise_std chi_d"
     default_account: ClassVar[str] = "epsilon"
 
     noise_std: Schedule | None = None

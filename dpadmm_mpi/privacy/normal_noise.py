@@ -6,7 +6,7 @@ With c = ||v|| / sigma for a shift v, the loss ln p(e) - ln p(e + v) = (2 e.v + 
 - at most c s + c^2/2, s ~ chi_m, if it may lie anywhere in a ball of a subspace of m dimensions.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from dpadmm_mpi.types import Array
 FAR = 12.0  # standard deviations that are looked at; the probability of more counts fully
 
 
-class NormalLoss(NamedTuple):
+@dataclass(frozen=True)
+class NormalLoss:
     """The random loss; see privacy/composition.py: RandomLoss."""
 
     features: int
@@ -33,6 +34,9 @@ class NormalLoss(NamedTuple):
             return np.asarray(ndtr(-s))
         return np.asarray(gammaincc(self._dimension / 2.0, np.maximum(s, 0.0) ** 2 / 2.0))
 
+    def quick_tail(self, loss: Array, c: float) -> Array:
+        return self.tail(loss, c)
+
     def largest(self, c: float) -> float:
         return float(c * c / 2.0 + c * (FAR + np.sqrt(self._dimension)))
 
@@ -47,7 +51,7 @@ class NormalLoss(NamedTuple):
         return c / 300
 
     def log_tail_moments(self, orders: Array, c: float) -> Array:
-        """A fixed direction: exp(order l) times the density is exp(order (order + 1) c^2 / 2) times the density moved by order c.
+        """A fixed direction: exp(order l) times the density is exp(order (order + 1) c^2 / 2) times the density moved by it.
 
         A subspace: chi_m grows by at most 1 with its normal vector, so E exp(x s) <= exp(x sqrt(m) + x^2/2), and by the
         inequality of Cauchy and Schwarz the part above `start` is at most the root of E exp(2 x s) P(s > start).
@@ -62,7 +66,7 @@ class NormalLoss(NamedTuple):
         return np.asarray(orders * c * c / 2.0 + x * np.sqrt(m) + np.minimum(x**2 / 2.0, x**2 + rest))
 
     def growth(self, c: float) -> tuple[float, float]:
-        """E exp(x max(0, l)) <= 2 exp(x (x + 1) c^2 / 2); in a subspace E exp(x l) <= exp(x c^2/2 + x c sqrt(m) + x^2 c^2/2)."""
+        """E exp(x max(0, l)) <= 2 exp(x (x + 1) c^2 / 2); in a subspace at most exp(x c^2/2 + x c sqrt(m) + x^2 c^2/2)."""
         return c * c / 2.0, float(c * np.sqrt(self._dimension)) if self.subspace else float(np.log(2.0))
 
     def as_one(self, c: Array) -> float:

@@ -318,10 +318,7 @@ def wrong_constants(loss: Loss) -> list[str]:
         found.append(f"second is {second.min():g} at z = {z[int(second.argmin())]:g}: the loss is not convex")
     if loss.decreasing and first.max() > 0.0:
         found.append(f"decreasing, but first is {first.max():g} at z = {z[int(first.argmax())]:g}")
-    for c in (-1.0, 0.0, 0.1, 1.0):
-        most = loss.slope_and_curvature(np.full_like(z, c), np.ones_like(z))
-        if (c * np.abs(first) + np.log1p(second) > most * slack + 1e-12).any():
-            found.append(f"slope_and_curvature({c:g}, 1) is {most.min():g}, but a margin has more")
+    found += _wrong_tie(loss, z, first, second)
     gap = np.diff(z)
     rise = np.diff(value) / gap  # lies between the slopes at the ends, for the loss is convex
     outside = np.maximum(rise - first[1:], first[:-1] - rise)
@@ -331,6 +328,17 @@ def wrong_constants(loss: Loss) -> list[str]:
     if bend.max() > 1e-2 * gap.max() * max(1.0, loss.curvature_bound):
         found.append(f"second is not the derivative of first near z = {z[int(bend.argmax())]:g}")
     return found
+
+
+def _wrong_tie(loss: Loss, z: Array, first: Array, second: Array) -> list[str]:
+    """Margins with more slope and curvature together than the loss says."""
+    for c in (-1.0, 0.0, 0.1, 1.0):
+        most = loss.slope_and_curvature(np.full_like(z, c), np.ones_like(z))
+        excess = c * np.abs(first) + np.log1p(second) - most
+        if excess.max() > 1e-9 * (1.0 + np.abs(most).max()):
+            k = int(excess.argmax())
+            return [f"slope_and_curvature({c:g}, 1) is {most[k]:g}, but the margin z = {z[k]:g} has {most[k] + excess[k]:g}"]
+    return []
 
 
 def source_of(function: ScalarSlope) -> str:

@@ -29,9 +29,9 @@ from dpadmm_mpi.types import Array, Ints
 NEIGHBOURS = "replace one record of one node"
 DRAWN = ("sample", "samples", "scaled")  # what the accounts of a noise are about
 
-EPSILON_ON_RELEASE = "the exact loss ln p(e) - ln p(e + v) of a shift by the argmin's sensitivity, composed over the data steps"
+EPSILON_ON_RELEASE = "the exact loss of a shift of the noise by the argmin's sensitivity, composed over the data steps"
 EPSILON_SIGNED = (
-    "the loss decreases, so each record shifts the noise along a fixed direction: the loss of a step is at most the mean of two "
+    "the loss decreases, so a record shifts the noise along a fixed direction: the loss of a step is at most the mean of two "
     "losses of fixed shifts of length 2h, h = G C/B (over 2 eta V for dual and penalty), slope and curvature of the old record "
     "together; composed over the data steps"
 )
@@ -40,9 +40,9 @@ EPSILON_SUBSPACE = (
     "h = G C/B (over 2 eta V for dual and penalty), plus ln(1 + x); composed over the data steps"
 )
 TIGHT = (
-    "the ratio of the determinants is at most 1 + K L'', K = C / (B (rho/N + 2 eta V)), for every K; slope and curvature of the "
-    "replaced record together: max over margins z of alpha h (G + |L'(z)|) + ln(1 + K L''(z)), h = C/B (over 2 eta V for dual and "
-    "penalty)"
+    "the ratio of the determinants is at most 1 + K L'', K = C / (B (rho/N + 2 eta V)), for every K; with slope and curvature "
+    "of the replaced record together a step costs max over margins z of alpha h (G + |L'(z)|) + ln(1 + K L''(z)), h = C/B "
+    "(over 2 eta V for dual and penalty)"
 )
 NO_PURE_BOUND = "none: this noise has no pure bound"
 CALIBRATION = 1e-4  # relative, of the noise's parameter, where it is found by bisection
@@ -94,6 +94,7 @@ def loss_steps(r: NetworkReleases) -> LossSteps | None:
     on_release = r.perturbation.on_release
     return LossSteps(
         law=random_loss(r.noise, r.features, 0 if on_release or r.decreasing else r.subspace),
+        plane=random_loss(r.noise, r.features, r.subspace) if r.decreasing and not on_release else None,
         pure=tight_totals(r),
         size=r.noise.size(shift, r.parameter),
         determinant=determinant(r),
@@ -135,7 +136,12 @@ def _spread(total: Array, r: NetworkReleases) -> Array:
 
 
 def condition_margin(r: NetworkReleases) -> Array | None:
-    """(B_i/C) (rho/N + 2 . V_i) - 2 c1 with the penalty of the theorem, which needs it positive; None: it has no condition."""
+    """(B_i/C) (rho/N + 2 . V_i) - 2 c1 with the penalty of the theorem, which needs it positive; None: it has no condition.
+
+    It is a condition of the papers' bound alone; a noise that has no pure loss has no such bound.
+    """
+    if r.noise is not None and not has_pure_loss(r.noise):
+        return None
     reference = r.perturbation.reference_penalty(r) if isinstance(r.perturbation, DataStepPerturbation) else None
     return None if reference is None else r.B / r.C * (r.rho / r.nodes + 2.0 * reference * r.V) - 2.0 * r.c1
 
@@ -205,11 +211,6 @@ class PureAccount(NetworkAccount):
     def values(self, r: NetworkReleases) -> Array:
         return over_iterations(self.step_totals(r), r)
 
-    def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
-        """Totals are convex in the size of the noise's loss and grow with it: bisection to the last bits, from below."""
-        refuse_calibration(releases, pure=True)
-        return met(releases, target, lambda r: self.step_totals(r).sum(axis=0), exactly=True)
-
 
 @accounts.register("bound")
 class Bound(PureAccount):
@@ -228,6 +229,16 @@ class Bound(PureAccount):
     def step_totals(self, r: NetworkReleases) -> Array:
         return totals(r)
 
+    def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
+        """The totals are linear in the size of the loss, so the answer is exact: the smallest over the nodes."""
+        r = releases
+        refuse_calibration(r, pure=True)
+        assert r.noise is not None
+        cost = paper_cost(r)
+        fixed, slope = cost.fixed.sum(axis=0), r.noise.pure_loss(cost.shift, r.parameter).sum(axis=0)
+        _refuse_target(fixed, target, r)
+        return replace(r, parameter=r.parameter * np.min((target - fixed) / slope) ** float(r.noise.exponent))
+
 
 @accounts.register("tight")
 class Tight(PureAccount):
@@ -240,6 +251,11 @@ class Tight(PureAccount):
 
     def step_totals(self, r: NetworkReleases) -> Array:
         return tight_totals(r)
+
+    def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
+        """The totals grow with the size of the loss: bisection to the last bits, from below."""
+        refuse_calibration(releases, pure=True)
+        return met(releases, target, lambda r: tight_totals(r).sum(axis=0), exactly=True)
 
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
@@ -269,11 +285,13 @@ class Epsilon(NetworkAccount):
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
         """Epsilon grows with the size of the loss and is met from below, to CALIBRATION."""
         refuse_calibration(releases, pure=False)
+        steps = loss_steps(releases)
+        by_convolution = steps is not None and steps.composable
 
         def total(r: NetworkReleases) -> Array:
             steps = loss_steps(r)
             assert steps is not None
-            return steps.epsilon(delta, last=True).values[-1]
+            return steps.last_epsilon(delta, by_convolution)
 
         return met(releases, target * (1.0 - 1e-9), total, exactly=False)
 
@@ -310,14 +328,8 @@ def met(r: NetworkReleases, target: float, total: Callable[[NetworkReleases], Ar
     def scaled(strength: float, of: NetworkReleases = r) -> NetworkReleases:
         return replace(of, parameter=of.parameter * (strength * unit) ** exponent)
 
-    few = of_nodes(r, undominated(np.vstack([r.noise.size(shift, r.parameter), determinant(r), paper_cost(r).fixed])))
-    least = total(scaled(1e-12, few))
-    if least.max() >= target:
-        worst = int(np.argmax(total(scaled(1e-12))))
-        raise InputError(
-            f"privacy.target: {target:g} cannot be met: at node {worst} the determinant term alone costs "
-            f"{least.max():.6g} over {len(r.data_steps)} data steps; raise the target or eta, or use fewer iterations"
-        )
+    few = of_nodes(r, undominated(np.vstack([r.noise.size(shift, r.parameter), determinant(r)])))
+    _refuse_target(determinant(r).sum(axis=0), target, r)
     low, high = 1.0, 1.0
     while total(scaled(low, few)).max() > target:
         low, high = low / 2.0, low
@@ -328,9 +340,20 @@ def met(r: NetworkReleases, target: float, total: Callable[[NetworkReleases], Ar
         if not low < middle < high:
             break
         low, high = (middle, high) if total(scaled(middle, few)).max() <= target else (low, middle)
+    step = CALIBRATION
     while total(scaled(low)).max() > target:  # by a rounding of one of the others
-        low *= 1.0 - CALIBRATION
+        low, step = low * (1.0 - step), min(2.0 * step, 0.5)
     return scaled(low)
+
+
+def _refuse_target(fixed: Array, target: float, r: NetworkReleases) -> None:
+    """What the determinants cost without any shift, (N,), is less than the target, or no noise can meet it."""
+    worst = int(np.argmax(fixed))
+    if fixed[worst] >= target:
+        raise InputError(
+            f"privacy.target: {target:g} cannot be met: at node {worst} the determinant term alone costs "
+            f"{fixed[worst]:.6g} over {len(r.data_steps)} data steps; raise the target or eta, or use fewer iterations"
+        )
 
 
 def undominated(costs: Array) -> Ints:

@@ -3,9 +3,10 @@
 Given the past, f_i(t) and the noise e_i(t) determine each other through (KKT). So the released values of a run tell, for its
 own records D and for a neighbour D^ (record n of node i replaced), how likely each was:
 
-    loss = sum over data steps of alpha (||e^|| - ||e||) + ln det(H_D + mu I) - ln det(H_D^ + mu I)
+    loss = sum over data steps of ln p(e) - ln p(e^) + ln det(H_D + mu I) - ln det(H_D^ + mu I)
 
-with mu = rho/N + 2 eta V; with noise on the release e^ - e is the distance of the two argmins, and there is no determinant.
+with p the density of the noise, exp(-alpha ||e||) up to a constant for gamma noise, and mu = rho/N + 2 eta V; with noise on the
+release e^ - e is the distance of the two argmins, and there is no determinant.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +33,6 @@ from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkSteps, Node, Settings, State, kkt_gradient, state_type
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.networks.topology import IncomingSum
-from dpadmm_mpi.privacy.noises import Gamma
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN, NodeProblem
 from dpadmm_mpi.registry import is_inside, place_of
@@ -55,11 +55,12 @@ def _(plan: NetworkPlan, recording: Recording, dataset: Dataset[Any], request: A
     stacked = np.cumsum(np.stack(losses), axis=2)
     findings = [*_noise_findings(plan, nodes, np.stack(noises)), *_recycling_findings(transcript)]
     findings += _loss_findings(transcript, nodes, stacked)
-    return Examined(nodes, stacked, plan.releases.data_steps, findings, against="bound")
+    pure = np.isfinite(recording["privacy/bound"][-1])
+    return Examined(nodes, stacked, plan.releases.data_steps, findings, against="bound" if pure else "epsilon")
 
 
 def refuse_other_steps(plan: NetworkPlan, recording: Recording) -> None:
-    """A data step of somebody's own must say how to undo what it does to the argmin; a noise must be one that is known here."""
+    """A data step of somebody's own must say how to undo what it does to the argmin."""
     order = type(plan.method).__mro__
     for cls in order[: order.index(NetworkSteps)]:
         if "data_step" in vars(cls) and not is_inside(cls) and "argmin_behind" not in vars(cls):
@@ -67,8 +68,6 @@ def refuse_other_steps(plan: NetworkPlan, recording: Recording) -> None:
                 f"{recording.source}: {place_of(cls)} has a data_step of its own; define argmin_behind too, so that it can be "
                 "audited"
             )
-    if not isinstance(plan.releases.noise, Gamma):
-        raise InputError(f"{recording.source}: only gamma noise can be audited")
 
 
 @dataclass(frozen=True)
@@ -156,12 +155,13 @@ class NodeView:
         plan, recording = self.transcript.plan, self.transcript.recording
         replaced, replacing = self._neighbours(chosen)
         problem = plan.problem(self.rows, self.targets)
-        node, perturbation = self.transcript.node, plan.releases.perturbation
+        node, perturbation, drawn = self.transcript.node, plan.releases.perturbation, plan.releases.noise
         assert isinstance(perturbation, DataStepPerturbation)
+        assert drawn is not None
         losses, noises = [], []
         for run in range(self.transcript.runs):
             for t in plan.releases.data_steps:
-                eta, alpha = node.eta(t), float(node.settings.parameter[t, self.node])
+                eta, parameter = node.eta(t), float(node.settings.parameter[t, self.node])
                 before = self.transcript.states(run, t - 1)
                 f = plan.method.argmin_behind(node, before, recording["trajectory"][run, t], t)
                 if perturbation.on_release:
@@ -175,8 +175,7 @@ class NodeView:
                     noise = -(gradient + linear + quadratic * f[self.node]) / factor
                     shifts, determinants = self._argmin(problem, f[self.node], quadratic, replaced, replacing)
                     shifts = shifts / factor
-                growth = np.linalg.norm(noise[None, :] - shifts, axis=1) - np.linalg.norm(noise)
-                losses.append(alpha * growth + determinants)
+                losses.append(drawn.log_ratio(noise, noise[None, :] - shifts, parameter) + determinants)
                 noises.append(noise)
         shape = (self.transcript.runs, len(plan.releases.data_steps), -1)
         return np.array(losses).reshape(shape), np.array(noises).reshape(shape)
@@ -251,18 +250,20 @@ def _by_output(records: NodeProblem) -> Array:
 
 
 def _noise_findings(plan: NetworkPlan, nodes: list[int], noise: Array) -> list[str]:
-    """The noise is what the accounts assume: norm Gamma(d, 1/alpha), fresh in every step, node and run."""
+    """The noise is what the accounts assume: the norm has its law, and every vector is fresh in step, node and run."""
     from scipy import stats
 
-    alpha = plan.releases.parameter[:, nodes].T[:, None, :, None]
-    scaled = (noise * alpha).reshape(-1, plan.features)
-    norms = np.linalg.norm(scaled, axis=1)
+    drawn = plan.releases.noise
+    assert drawn is not None
+    parameter = plan.releases.parameter[:, nodes].T[:, None, :, None]
+    scaled = (noise * parameter ** float(drawn.exponent)).reshape(-1, plan.features)
+    norms, law = np.linalg.norm(scaled, axis=1), drawn.norm_law(plan.features)
     findings = []
-    p = stats.kstest(norms, stats.gamma(plan.features).cdf).pvalue
+    p = stats.kstest(norms, law.cdf).pvalue
     if p < SIGNIFICANCE:
         findings.append(
-            f"the noise is not Gamma({plan.features}, 1/alpha) in norm (p = {p:.1e}): its mean times alpha is "
-            f"{norms.mean():.4g}, but {plan.features} is claimed"
+            f"the norm of the noise does not have the law of {drawn.norm_words} (p = {p:.1e}): its mean in units of "
+            f"{drawn.parameter} is {norms.mean():.4g}, but {law.mean():.4g} is claimed"
         )
     return [*findings, *repetition_findings(scaled)]
 

@@ -35,7 +35,7 @@ from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.noises import Noise
-from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, perturbations
+from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, Perturbation, perturbations
 from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.losses import Loss, claims
@@ -137,13 +137,14 @@ class NetworkPlan(Plan[State]):
         r = self.releases
         if not r.perturbation.private:
             return []
-        worst = int(self.accounts[0].node_values[-1].argmax())
+        worst = int(self.accounts[-1].node_values[-1].argmax())
         ways = []
         if r.B[worst] < r.B.max():
             ways.append(f"more records at node {worst} (it has {r.B[worst]:.0f}, others up to {r.B.max():.0f})")
         if r.V[worst] < r.V.max():
             ways.append(f"more neighbours for node {worst} (it has {r.V[worst]:.0f}, others up to {r.V.max():.0f})")
-        return [*ways, "a smaller alpha", "fewer iterations", "a smaller problem.C"]
+        more = "a smaller alpha" if r.noise is None or r.noise.exponent >= 0 else f"a larger {r.noise.parameter}"
+        return [*ways, more, "fewer iterations", "a smaller problem.C"]
 
     def conditions(self, assumed: Assumptions) -> list[str]:
         if own := self.method.own_step():
@@ -207,13 +208,10 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
     notes = []
     perturbation, delta = config.privacy.perturbation, config.privacy.delta
     if failure := accounts.condition_failure(releases):
-        assert isinstance(perturbation, ObjectivePerturbation)
-        if not perturbation.allow_unproven:
-            raise InputError(
-                f"privacy: the bound is not proven for this configuration: {failure}; raise algorithm.eta (or theta) or "
-                "problem.rho, lower problem.C, or set privacy.allow_unproven = true to go on without a proof"
-            )
-        notes.append(f"the privacy bound is not proven: {failure}")
+        _refuse_unproven(perturbation, failure)
+        notes.append(
+            f"the paper's privacy bound is not proven: {failure}; the tighter bound and epsilon need no such condition"
+        )
     if isinstance(perturbation, DataStepPerturbation):
         if releases.unaccounted:
             notes.append(f"the privacy loss is infinite, {releases.unaccounted}")
@@ -249,6 +247,17 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
         releases=releases,
         notes=(*notes, *target_notes(config, dataset)),
     )
+
+
+def _refuse_unproven(perturbation: Perturbation, failure: str) -> None:
+    """Refuse a run whose `bound` is not proven, unless who asks for it relies on another account."""
+    assert isinstance(perturbation, ObjectivePerturbation)
+    if not perturbation.allow_unproven and (perturbation.target is None or perturbation.target_account == "bound"):
+        raise InputError(
+            f"privacy: the paper's bound is not proven for this configuration: {failure}; raise algorithm.eta (or theta) or "
+            'problem.rho, lower problem.C, rely on another account by privacy.target_account = "tight" or "epsilon", or set '
+            "privacy.allow_unproven = true: tight and epsilon are proven all the same"
+        )
 
 
 def _ambiguities(method: NetworkMethod, releases: NetworkReleases, nodes: int) -> list[str]:

@@ -104,7 +104,10 @@ def _privacy(r: NetworkReleases) -> list[str]:
         return []
     worst = int(np.argmin(margin))
     words = r.perturbation.condition_words()
-    return [f"{_verdict(margin[worst] > 0)}  privacy: 2 c1 < {words}, margin {margin[worst]:.4g} at node {worst}"]
+    line = f"{_verdict(margin[worst] > 0)}  privacy: 2 c1 < {words}, margin {margin[worst]:.4g} at node {worst}"
+    if margin[worst] > 0 or accounts.unaccounted(r):
+        return [line]
+    return [line, "-      the paper's bound alone needs it: the tighter bound and epsilon are proven without a condition"]
 
 
 def _dual_steps(r: NetworkReleases) -> list[str]:
