@@ -138,7 +138,7 @@ def test_two_classes_are_the_binary_problem() -> None:
 
 @pytest.mark.parametrize("k", [2, 3, 7])
 def test_constants_of_softmax(k: int) -> None:
-    """Norm of the gradient, trace of the Hessian and the determinant at random and at extreme scores; the bounds are reached."""
+    """Norm of the gradient, trace of the Hessian and the determinant at random and extreme scores; the bounds are reached."""
     loss, rng = Softmax(classes=k), np.random.default_rng(6)
     scores = np.concatenate([s * rng.standard_normal((2000, k)) for s in (0.01, 1.0, 30.0)])
     p = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
