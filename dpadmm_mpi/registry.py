@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from importlib import metadata
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar, get_origin
 
@@ -204,6 +203,8 @@ _loaded_entry_points = False
 
 def load_entry_points() -> None:
     """Import what installed packages announce; once."""
+    from importlib import metadata  # slow to load, and only here
+
     global _loaded_entry_points
     if _loaded_entry_points:
         return

@@ -15,6 +15,7 @@ from dpadmm_mpi.cli.options import config_argument, debug_option, extension_opti
 @click.option("--reference-norm", type=float, default=1.0, help="||f_ref|| of the sample sizes. Default: 1.")
 @click.option("--tau", type=float, default=0.1, help="Excess loss of the sample sizes. Default: 0.1.")
 @click.option("--beta", type=float, default=0.05, help="Failure probability of the sample sizes. Default: 0.05.")
+@click.option("--gap", type=float, default=0.0, help="Loss of an iteration above its limit, for the sample sizes. Default: 0.")
 @extension_option
 @debug_option
 def check(
@@ -26,6 +27,7 @@ def check(
     reference_norm: float,
     tau: float,
     beta: float,
+    gap: float,
     extensions: tuple[str, ...],
 ) -> int:
     """Validate CONFIG and say what it means: network, layout, cost, privacy of every node, conditions of the theorems.
@@ -50,5 +52,5 @@ def check(
         records = look_at(dataset)
         one_per_core = (cores, cost(plan, fewer, records, measure)) if ranks > cores else None
         predicted = in_words(plan, owner, cost(plan, owner, records, measure), one_per_core)
-        print(plan_report(plan, owner, plan.conditions(Assumptions(reference_norm, tau, beta, dataset)), predicted))
+        print(plan_report(plan, owner, plan.conditions(Assumptions(reference_norm, tau, beta, dataset, gap)), predicted))
     return 0

@@ -220,6 +220,7 @@ class Assumptions(NamedTuple):
     tau: float = 0.1  # excess loss
     beta: float = 0.05  # failure probability
     dataset: Dataset[Any] | None = None  # the records, where they may be looked at
+    gap: float = 0.0  # Delta, the loss of an iteration above that of its limit
 
 
 class Schedules(NamedTuple):

@@ -41,6 +41,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     place: str = ""  # "[R] VIII.A, Fig. 1(a)"
     quote: str = ""  # the paper's own words
     note: str = ""  # why the verdict is what it is, where that is known
+    revised: str = ""  # how it differs from what was written down first, before any results were seen
 
     def __post_init__(self) -> None:
         if self.kind == "paper" and not (self.place and self.quote):

@@ -24,4 +24,5 @@ class Figure:
     remark: str = ""  # what differs from the paper, and why
     variations: Sequence[Variation] = ()
     varied: tuple[str, ...] = ()  # overrides of all variations: fewer runs, but as many as the verdicts need
+    attacked: bool = False  # a record is rebuilt from what was released: measures attack/known and attack/secret
     columns: int = 3

@@ -96,6 +96,26 @@ def _per_node() -> Figure:
     )
 
 
+def _secret_penalties() -> Figure:
+    alphas = ("3", "300", "30000")
+    curves = [*((f"PP, alpha {a}", "PP") for a in alphas), *(("no noise", "no noise") for _ in alphas)]
+    x = [float(a) for a in (*alphas, *alphas)]
+
+    def panel(title: str, measure: str) -> Panel:
+        return Panel(title, measure, curves, x=x, x_title="alpha (less noise to the right)", log_x=True, log_y=True)
+
+    return Figure(
+        name="madmm-secret-eta",
+        title="[M] 6.2: a record rebuilt from what M-ADMM releases, penalties known and secret",
+        panels=[panel("the attacker knows the penalties", "attack/known"), panel("penalties are secret", "attack/secret")],
+        quick=("data.train=0.25", "runs=3", "problem.C=500"),
+        remark="The record has a norm of at most 1: an error of 1 is no more than guessing.",
+        attacked=True,
+        columns=2,
+        variations=(*NETWORKS, Variation("C = 500", ("problem.C=500",)), RHO),
+    )
+
+
 FIGURES = (
     _own_penalties(),
     _growth(),
@@ -111,6 +131,7 @@ FIGURES = (
         varied=TEN_RUNS,
     ),
     _per_node(),
+    _secret_penalties(),
     Figure(
         name="madmm-fig3",
         title="[M] Fig. 3: PP against DVP on 100 nodes, records spread evenly",

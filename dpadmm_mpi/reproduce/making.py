@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.reproduce.attacks import with_attacks
 from dpadmm_mpi.reproduce.claim_files import read_claims
 from dpadmm_mpi.reproduce.claims import Claim, Judgement, judge
 from dpadmm_mpi.reproduce.drawing import draw
@@ -27,6 +28,8 @@ def make(figure: Figure, folder: Path, quick: bool, vary: bool) -> dict[str, Any
     config, written_down = configuration(figure.name), configuration(f"claims/{figure.name}")
     claims = read_claims(written_down)
     results = results_of(config, folder / "data" / _work(figure, quick), figure.quick if quick else ())
+    if figure.attacked:
+        results = with_attacks(results)
     for ending in ("png", "svg"):
         draw(figure, results, folder / f"{figure.name}.{ending}")
     write_table(figure.panels, results, folder / f"{figure.name}.csv")
@@ -53,6 +56,8 @@ def _vary(figure: Figure, claims: Sequence[Claim], config: Path, folder: Path) -
     found = []
     for variation in figure.variations:
         varied = results_of_variation(config, place, (*figure.varied, *variation.overrides), variation.of_some)
+        if figure.attacked:
+            varied = with_attacks(varied)
         verdicts = [judgement.verdict for judgement in judge(claims, varied)]
         found.append({"text": variation.text, "runs": _most_runs(varied), "verdicts": verdicts})
     return found
@@ -76,6 +81,7 @@ def _entry(judgement: Judgement) -> dict[str, Any]:
         "interval": [deciding.low, deciding.high] if deciding.runs != 1 else None,  # one run has none
         "measured": judgement.measured,
         "note": claim.note,
+        "revised": claim.revised,
     }
 
 

@@ -6,9 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from dpadmm_mpi.reproduce.catalogue import CATALOGUE
-from dpadmm_mpi.reproduce.claims import HOLDS, KINDS, NOT, PAPER_VERDICTS, REPRODUCED, RULE
+from dpadmm_mpi.reproduce.claims import FAILS, HOLDS, KINDS, NOT, OPEN, PAPER_VERDICTS, REPRODUCED, RULE
 
 Report = dict[str, Any]
+PAPERS = {
+    "[M]": "M-ADMM and penalty perturbation",
+    "[R]": "R-ADMM and MR-ADMM",
+    "[Rs]": "the slides of [R]",
+    "[S]": "PS-ADMM",
+    "[C]": "DP-ADMM and DP-AccADMM",
+}
 
 
 def write_page(folder: Path) -> None:
@@ -43,22 +50,69 @@ def _opening(reports: Sequence[Report]) -> list[str]:
         "",
         "What the five papers say about their experiments, in their own words, and whether it comes out here.",
         "",
+        *_by_paper(everything),
+        "",
+        *_apart(everything),
+        "",
+        "## By figure",
+        "",
         "| figure | " + " | ".join(PAPER_VERDICTS) + " | ours | by construction | runs | seconds |",
         "|---|" + "---|" * (len(PAPER_VERDICTS) + 4),
         *(_row(f"[{report['title']}](#{report['name']}){_quick(report)}", report) for report in reports),
         _row("**all**", {"claims": everything, "runs": "", "compute_seconds": seconds}),
         "",
-        "The first four columns count the papers' own claims, each quoted with its place. *ours*: claims of this project that",
-        "hold, of all; *by construction*: what follows from how the runs are set up or a number is defined, and shows",
-        "nothing; neither counts for a paper. Seconds are the sum over all runs of a figure on one core each.",
+        "The first four columns count the papers' own claims, each quoted with its place; *ours* and *by construction* those",
+        "that hold, of all. Seconds are the sum over all runs of a figure on one core each.",
+        "",
+        "## How it is judged",
         "",
         *RULE,
         "",
         "Claims, tests and sizes are written down in `configs/claims/NAME.toml`, the runs and every choice that a paper",
-        "leaves open in `configs/NAME.toml`. Both were settled before the runs on this page (after earlier ones with fewer",
-        "runs, which this page replaces); `NAME.json` has the checksum of the claims. `NAME-claims.csv` has every comparison",
-        "behind a verdict, `NAME.csv` what is drawn. Written by `dpadmm reproduce all`; the papers are in the",
-        "[README](../README.md#sources).",
+        "leaves open in `configs/NAME.toml`, all before the runs on this page. They were not written blindly: an earlier",
+        "version of this page, with fewer runs, was known, and so were quick versions of some figures.",
+        *_revised(everything),
+        "`NAME.json` has the checksum of the claims, `NAME-claims.csv` every comparison behind a verdict, `NAME.csv` what is",
+        "drawn. Written by `dpadmm reproduce all`; the papers are in the [README](../README.md#sources).",
+    ]
+
+
+def _by_paper(claims: Sequence[dict[str, Any]]) -> list[str]:
+    """The papers' own claims, a row for each paper."""
+    head = ["| paper | " + " | ".join(PAPER_VERDICTS) + " | all |", "|---|" + "---|" * (len(PAPER_VERDICTS) + 1)]
+    rows = []
+    for short, name in PAPERS.items():
+        of_paper = [claim for claim in claims if claim["place"].split(" ")[0] == short]
+        if any(claim["kind"] == "paper" for claim in of_paper):
+            rows.append(_count_row(f"{short} {name}", of_paper))
+    return [*head, *rows, _count_row("**all**", claims)]
+
+
+def _count_row(title: str, claims: Sequence[dict[str, Any]]) -> str:
+    found = counts(claims, "paper")
+    return f"| {title} | {' | '.join(str(found.get(verdict, 0)) for verdict in PAPER_VERDICTS)} | {sum(found.values())} |"
+
+
+def _apart(claims: Sequence[dict[str, Any]]) -> list[str]:
+    """What does not count for a paper."""
+    ours, made = (counts(claims, kind) for kind in KINDS[1:])
+    return [
+        f"Not among these: {sum(ours.values())} claims of this project, of which {ours.get(HOLDS, 0)} hold, "
+        f"{ours.get(FAILS, 0)} do not, {ours.get(OPEN, 0)} cannot be judged;",
+        f"and {sum(made.values())} that are true by construction, from how the runs are set up or a number is defined, and "
+        f"show nothing ({made.get(HOLDS, 0)} hold).",
+    ]
+
+
+def _revised(claims: Sequence[dict[str, Any]]) -> list[str]:
+    """Claims that were changed later; older reports do not say it."""
+    changed = [claim for claim in claims if claim.get("revised")]
+    if not changed:
+        return []
+    papers = sum(claim["kind"] == "paper" for claim in changed)
+    return [
+        f"{len(changed)} of the {len(claims)} claims ({papers} of the papers') were changed after they had first been written "
+        "down, with such results known; they say how.",
     ]
 
 
@@ -83,7 +137,7 @@ def _not_reproduced(reports: Sequence[Report]) -> list[str]:
         for claim in report["claims"]
         if claim["kind"] == "paper" and claim["verdict"] == NOT
     ]
-    return ["", "What is not reproduced:", "", *lines] if lines else []
+    return ["", "## What is not reproduced", "", *lines] if lines else []
 
 
 def _section(report: Report) -> list[str]:
@@ -118,6 +172,8 @@ def _claims_of_kind(report: Report, kind: str) -> list[str]:
     lines += ["", "| | claim | verdict | the comparison that decides |", "|---|---|---|---|"]
     for number, claim in chosen:
         note = f" {claim['note']}" if claim["note"] else ""
+        if revised := claim.get("revised"):
+            note += f" (*Revised*: {revised}.)"
         verdict = claim["verdict"] if claim["verdict"] in (REPRODUCED, HOLDS) else f"**{claim['verdict']}**"
         lines.append(f"| {number} | {claim['says']}.{note} | {verdict} | {_cell(claim['measured'])} |")
     return lines

@@ -23,6 +23,8 @@ AXES = {
     "objective_gap": "objective above its minimum",
     "privacy/bound": "bound P(t) on the privacy loss [nats]",
     "privacy/epsilon": "epsilon [nats]",
+    "attack/known": "error of the rebuilt record",
+    "attack/secret": "error of the rebuilt record",
 }
 
 

@@ -56,8 +56,9 @@ class Predicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
     def subject(self) -> str:
         """What is compared, in words."""
         name = self.measure.removeprefix("privacy/").replace("_", " ")
-        level = f" {self.level:g}" if self.of in {"steps", "odd steps", "oscillation"} else ""
-        return {"end": name, "record passes": "record passes", "seconds": "seconds"}.get(self.of, f"{name}: {self.of}{level}")
+        level = f" {self.level:g}" if self.of in {"steps", "odd steps", "oscillation", "update"} else ""
+        alone = {"end": name, "record passes": "record passes", "seconds": "seconds", "update": f"update from{level} on"}
+        return alone.get(self.of, f"{name}: {self.of}{level}")
 
     def numbers(self, results: Results, series: Series) -> Array:
         if isinstance(series, str):
@@ -82,19 +83,22 @@ class Below(Predicate, frozen=True, tag="below"):
     low: list[Series]
     high: list[Series]
     by: float = 0.0
+    high_measure: str = ""  # of `high`, if it is another
 
     def rows(self, results: Results) -> list[Row]:
         found = []
+        other = msgspec.structs.replace(self, measure=self.high_measure) if self.high_measure else self
         for low in self.low:
             for high in self.high:
-                a, b = self.numbers(results, low), self.numbers(results, high)
+                a, b = self.numbers(results, low), other.numbers(results, high)
                 here = contrast(b, a, self.by)
                 found.append(Row(f"{called(low)} < {called(high)}", here, here.above(), (float(a.mean()), float(b.mean()))))
         return found
 
     def words(self) -> str:
         margin = f" high - {1.0 + self.by:g} low" if self.by else "high - low"
-        return f"{self.subject}: paired {margin.strip()} > 0"
+        against = f" against {self.high_measure.removeprefix('privacy/')}" if self.high_measure else ""
+        return f"{self.subject}{against}: paired {margin.strip()} > 0"
 
 
 class Rising(Predicate, frozen=True, tag="rising"):

@@ -78,6 +78,12 @@ def _around_even(result: Result, measure: str, first: float = 0.0) -> tuple[Arra
     return values[..., even - 1], values[..., even], values[..., even + 1]
 
 
+def update(result: Result, measure: str, level: float) -> Array:
+    """How far a node moves in an iteration from `level` on: the mean of ||f_i(t) - f_i(t-1)||; needs record.trajectory."""
+    moved = np.linalg.norm(np.diff(result["trajectory"], axis=1), axis=-1)  # (runs, iterations, nodes)
+    return np.asarray(moved[:, max(int(level) - 1, 0) :].mean(axis=(1, 2)), dtype=np.float64)
+
+
 def record_passes(result: Result, measure: str, level: float) -> Array:
     """The recorded iterations that read the records: those with an exact local solve."""
     return np.asarray(np.isfinite(result["kkt_residual"]).any(axis=-1).sum(axis=-1), dtype=np.float64)
@@ -97,6 +103,7 @@ QUANTITIES: dict[str, Quantity] = {
     "even rises": even_rises,
     "oscillation": oscillation,
     "compensated": compensated,
+    "update": update,
     "record passes": record_passes,
     "seconds": seconds,
 }

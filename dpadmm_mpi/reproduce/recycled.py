@@ -217,6 +217,31 @@ def _other_settings() -> Figure:
     )
 
 
+def _growing_gamma() -> Figure:
+    def curves(alpha: str) -> list[tuple[str, str]]:
+        return [(f"{method}, alpha {alpha}", method) for method in ("R-ADMM", "eta grows", "eta and gamma grow")]
+
+    alphas = ("4", "2")
+    return Figure(
+        name="recycled-gamma",
+        title="[Rs]: eta and gamma that grow over the iterations",
+        panels=[
+            *(Panel(f"loss, alpha = {a}", "loss", curves(a)) for a in alphas),
+            *(Panel(f"test error, alpha = {a}", "test_error", curves(a)) for a in alphas),
+        ],
+        quick=QUICK,
+        columns=2,
+        variations=(
+            *NETWORKS,
+            Variation(
+                "gamma grows by 1.2",
+                of_some={"eta and gamma grow, *": ("algorithm.gamma={ first = 0.5, ratio = 1.2 }",)},
+            ),
+        ),
+        varied=TEN_RUNS,
+    )
+
+
 FIGURES = (
     _fig1a(),
     _own_penalties(),
@@ -227,4 +252,5 @@ FIGURES = (
     _fig5(),
     _other_settings(),
     _slides(),
+    _growing_gamma(),
 )

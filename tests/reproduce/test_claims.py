@@ -49,6 +49,8 @@ def below(low: str, high: str, **more: Any) -> dict[str, Any]:
         (below("little more", "one", by=-0.1), "reproduced"),  # at most so much above
         (below("one", "two", measure="privacy/bound"), "reproduced"),
         (below("two", "one", measure="privacy/bound"), "not reproduced"),
+        (below("one", "one", measure="test_error", high_measure="loss"), "reproduced"),  # a tenth of it
+        (below("one", "one", measure="loss", high_measure="test_error"), "not reproduced"),
         (below("one", "little more", measure="privacy/bound"), "cannot be judged"),  # the same: calibrated
         ({"is": "below", "low": ["one", "two"], "high": ["three", "two"]}, "cannot be judged"),  # two against itself
         ({"is": "below", "low": [["two", "one"]], "high": [["three", "one"]]}, "reproduced"),  # of differences

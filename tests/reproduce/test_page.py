@@ -21,7 +21,11 @@ def claim(kind: str, verdict: str, says: str = "so it is") -> dict[str, Any]:
 def made(tmp_path: Path) -> Path:
     names = list(CATALOGUE)
     claims = {
-        names[1]: [claim("paper", "reproduced"), claim("paper", "not reproduced", "too good"), claim("ours", "does not hold")],
+        names[1]: [
+            claim("paper", "reproduced") | {"revised": "was stronger"},
+            claim("paper", "not reproduced", "too good"),
+            claim("ours", "does not hold"),
+        ],
         names[0]: [claim("paper", "reproduced"), claim("paper", "cannot be judged"), claim("by construction", "holds")],
     }
     for name, some in claims.items():
@@ -35,8 +39,16 @@ def made(tmp_path: Path) -> Path:
 
 def test_it_opens_with_a_table_of_the_kinds_apart(made: Path) -> None:
     lines = (made / "README.md").read_text().splitlines()
+    papers = next(k for k, line in enumerate(lines) if line.startswith("| paper |"))
+    assert papers < 6
+    assert lines[papers] == "| paper | reproduced | direction only | not reproduced | cannot be judged | all |"
+    assert lines[papers + 2 : papers + 4] == [
+        "| [R] R-ADMM and MR-ADMM | 2 | 0 | 1 | 1 | 4 |",
+        "| **all** | 2 | 0 | 1 | 1 | 4 |",
+    ]
+    assert "1 claims of this project, of which 0 hold, 1 do not, 0 cannot be judged" in lines[papers + 5]
+    assert "1 that are true by construction" in lines[papers + 6]
     head = next(k for k, line in enumerate(lines) if line.startswith("| figure |"))
-    assert head < 6
     assert lines[head].split(" | ")[1:7] == [
         "reproduced", "direction only", "not reproduced", "cannot be judged", "ours", "by construction",
     ]  # fmt: skip
@@ -51,7 +63,9 @@ def test_it_says_what_is_not_reproduced_and_what_changes(made: Path) -> None:
     before, _, after = text.partition("<a id=")
     second = list(CATALOGUE)[1]
     assert f"* [[R] V, Fig. 9](#{second}): too good" in before
-    assert "settled before the runs" in before
+    assert "all before the runs on this page" in before
+    assert "1 of the 6 claims (1 of the papers') were changed after they had first been written" in before
+    assert "| 1 | so it is. (*Revised*: was stronger.) | reproduced |" in after
     assert "“we see that it is so”" in after
     assert "| 2 | too good. | **not reproduced** |" in after
     assert "| ring | 10 | 1 of 3 | 2 reproduced; 3 holds |" in after

@@ -27,6 +27,15 @@ def test_by_hand() -> None:
     assert of("seconds", WAVY) == [16.0]
 
 
+def test_an_update_is_how_far_the_nodes_move() -> None:
+    """Two nodes in the plane: steps of 5 and 1, then of 3 and 1, then none; the level leaves out the iterations before it."""
+    first, second = np.array([[0, 0], [3, 4], [3, 1], [3, 1]]), np.array([[0, 0], [1, 0], [2, 0], [2, 0]])
+    result = runs([4.0, 3.0, 2.0, 1.0])
+    result.arrays["trajectory"] = np.stack([first, second], axis=1)[None].astype(float)
+    assert QUANTITIES["update"](result, "loss", 0.0).tolist() == pytest.approx([(3 + 2 + 0) / 3])
+    assert QUANTITIES["update"](result, "loss", 2.0).tolist() == pytest.approx([(2 + 0) / 2])
+
+
 def test_steps_are_counted_to_the_last_crossing() -> None:
     assert of("steps", WAVY, level=4.2) == [7.0]
     assert of("steps", WAVY, level=10.0) == [0.0]

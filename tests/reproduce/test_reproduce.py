@@ -47,11 +47,21 @@ def test_every_figure_names_variants_of_its_configuration() -> None:
 
 
 def _everything() -> Result:
-    names = ("loss", "test_error", "consensus_error", "distance_to_optimum", "objective", "objective_gap")
+    names = (
+        "loss",
+        "test_error",
+        "consensus_error",
+        "distance_to_optimum",
+        "objective",
+        "objective_gap",
+        "attack/known",
+        "attack/secret",
+    )
     accounts = ("bound", "tight", "epsilon", "epsilon_paper", "epsilon_sound")
-    arrays: dict[str, Any] = {name: np.ones((2, 15)) for name in names} | {f"privacy/{name}": np.ones(15) for name in accounts}
-    arrays |= dict.fromkeys(("kkt_residual", "timing/compute_seconds"), np.ones((2, 15, 1)))
-    return Result("memory", arrays | {"iteration": np.arange(15), "run": np.arange(2)}, {}, {"/": {}})
+    arrays: dict[str, Any] = {name: np.ones((2, 60)) for name in names} | {f"privacy/{name}": np.ones(60) for name in accounts}
+    arrays |= dict.fromkeys(("kkt_residual", "timing/compute_seconds"), np.ones((2, 60, 1)))
+    arrays["trajectory"] = np.ones((2, 60, 3, 4))
+    return Result("memory", arrays | {"iteration": np.arange(60), "run": np.arange(2)}, {}, {"/": {}})
 
 
 def test_lines_have_mean_and_range_and_the_table_repeats_them(tmp_path: Path) -> None:

@@ -63,6 +63,34 @@ def madmm_rate(network: GraphMatrices, eta: Array, theta: float, m: float, M: fl
     return float(rate[best]), float(mu[best])
 
 
+def madmm_largest_rate(network: GraphMatrices, eta: float, theta: float, m: float, M: Array) -> tuple[float, float]:
+    """The largest delta(t) that meets [M] (21) and (22), with the best mu > 1, for one penalty; (delta, mu).
+
+    (22) has the strong convexity m on its right, where D_M is printed (docs/mathematics.md, section 10). It is a matrix
+    inequality delta left <= right, so the largest delta is the smallest generalised eigenvalue of both.
+    """
+    from scipy.linalg import eigh
+
+    one = np.eye(len(M))
+    connectivity = float(np.linalg.eigvalsh(network.laplacian)[1])
+    gap = (eta - theta) * float(np.linalg.eigvalsh(network.laplacian)[-1])
+    spread = eta * network.signless
+    right = 2.0 * (eta - theta) * network.laplacian + 2.0 * m * one
+    top = float(np.linalg.eigvalsh(spread)[-1])
+
+    def rate(mu: float) -> float:
+        left = (mu * gap**2 * one + mu**2 * np.diag(M**2)) / (theta * connectivity * (mu - 1.0)) + spread
+        second = float(eigh(right, left, eigvals_only=True, subset_by_index=(0, 0))[0])
+        return min(theta * connectivity / (mu**2 * top), second)
+
+    grid = np.geomspace(1e-3, 1e3, 61)  # of mu - 1, and again between the neighbours of its best
+    for _ in range(2):
+        best = int(np.argmax([rate(1.0 + step) for step in grid]))
+        grid = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], 61)
+    mu = 1.0 + float(max(grid, key=lambda step: rate(1.0 + step)))
+    return rate(mu), mu
+
+
 def recycling_margins(
     network: GraphMatrices, eta: Array, eta_next: Array, gamma: float, M: Array, L: float, mu: float
 ) -> tuple[float, float]:

@@ -155,7 +155,7 @@ class NetworkPlan(Plan[State]):
         gamma = self.settings.gamma[~np.isnan(self.settings.gamma).all(axis=1)]
         recycles = self.method.recycling_gamma is not None
         lines = theorems.conditions(gamma if recycles else None, fixed=not self.method.own_penalties)
-        return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta)
+        return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
 
     def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
         return node_problem(signed, self.loss, self.releases.C, self.ridge, self.regulariser, targets)

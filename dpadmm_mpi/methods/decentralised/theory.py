@@ -7,6 +7,7 @@ import numpy as np
 from dpadmm_mpi.config import schedules
 from dpadmm_mpi.methods.decentralised import accounts, convergence, sample_size
 from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.privacy.noises import Gamma
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, Objective
 from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.types import Array
@@ -66,9 +67,10 @@ class Theorems(NamedTuple):
             theta = float(r.theta[t, 0])
             sound, mu = convergence.madmm_rate(network, r.eta[t], theta, m, M, as_printed=False)
             printed, _ = convergence.madmm_rate(network, r.eta[t], theta, m, M, as_printed=True)
+            largest, _ = convergence.madmm_largest_rate(network, float(r.eta[t, 0]), theta, m, self.curvature.M)
             lines.append(
                 f"-      rate in the {step} iteration: delta(t) >= {sound:.3g} ([M] (23), best mu = {mu:.3g}); "
-                f"as printed {printed:.3g}; {self.curvature.words}"
+                f"as printed {printed:.3g}; the largest that meets (21) and (22) is {largest:.3g}; {self.curvature.words}"
             )
         return lines
 
@@ -118,13 +120,24 @@ def _dual_steps(r: NetworkReleases) -> list[str]:
     return [line, "-      the nodes agree at argmin sum_i O_i / theta_i instead: sum_i lambda_i / theta_i stays 0"]
 
 
-def sample_sizes(r: NetworkReleases, f_ref: float, tau: float, beta: float) -> list[str]:
-    """Records per node that [R] Theorems VI.1 and VI.2 ask for."""
-    plain = sample_size.without_noise(f_ref, tau, beta)
-    words = f"||f_ref|| = {f_ref:g}, tau = {tau:g}, probability {1 - beta:g}"
-    lines = [f"-      records per node for {words}: w * {plain:.4g} without noise ([R] Theorem VI.1, w not given)"]
-    if isinstance(r.perturbation, Objective):
-        noisy = sample_size.with_noise(f_ref, tau, beta, float(r.parameter.min()), r.features, r.C, r.nodes)
-        size = "no number is enough" if np.isinf(noisy) else f"w * {noisy:.4g}"
-        lines.append(f"-      with noise, probability {1 - 2 * beta:g}: {size} ([R] Theorem VI.2 with a = 1)")
-    return lines
+def sample_sizes(r: NetworkReleases, f_ref: float, tau: float, beta: float, gap: float) -> list[str]:
+    """Records per node that [R] Theorems VI.1 and VI.2 ask for, and what the noise of a data step may cost."""
+    words = f"||f_ref|| = {f_ref:g}, tau = {tau:g}, Delta = {gap:g}, probability {1 - beta:g}"
+    plain = _size(sample_size.without_noise(f_ref, tau, beta, gap))
+    lines = [f"-      records per node for {words}: {plain} without noise ([R] Theorem VI.1, w not given)"]
+    if not (isinstance(r.perturbation, Objective) and isinstance(r.noise, Gamma)):
+        return lines
+    alpha = float(r.parameter.min())
+    noisy = _size(sample_size.with_noise(f_ref, tau, beta, alpha, r.features, r.C, r.nodes, gap=gap))
+    norm = sample_size.noise_norm(r.features, alpha, beta)
+    cost = sample_size.noise_cost(norm, r.rho / r.nodes)
+    return [
+        *lines,
+        f"-      with noise, probability {1 - 2 * beta:g}: {noisy} ([R] Theorem VI.2 with a = 1)",
+        f"-      noise of a data step, probability {1 - beta:g}: its norm is at most {norm:.4g}, and it moves a node's own "
+        f"minimum by at most {cost:.4g} of O_i ([R] Lemmas E.3 and E.1)",
+    ]
+
+
+def _size(records: float) -> str:
+    return "no number is enough" if np.isinf(records) else f"w * {records:.4g}"
