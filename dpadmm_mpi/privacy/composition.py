@@ -76,7 +76,7 @@ def loss_grid(law: RandomLoss, c: float, spacing: float) -> Grid:
     """The law of one step, rounded up."""
     top = int(np.ceil(law.largest(c) / spacing * (1.0 - 1e-12)))
     first = -top if law.signed else 0
-    points = spacing * np.arange(first, top + 1, dtype=np.float64)
+    points = np.append(spacing * np.arange(first, top, dtype=np.float64), max(spacing * top, law.largest(c)))
     tail = np.minimum(law.tail(points, c), 1.0)
     return Grid(first, np.diff(np.concatenate([[1.0], tail])) * -1.0, float(tail[-1]))
 
@@ -226,9 +226,9 @@ class Halves(NamedTuple):
 class MeanOfSums(NamedTuple):
     """Bounds on E[g] for convex g of the mean of two sums, from the mean of their stop-loss transforms.
 
-    stop_loss[k] = ( E(sum X' - s - t)_+ + E(sum Y + s - t)_+ ) / 2 at t = (first + k) * spacing, with any s; s makes the two
-    means equal. For u >= 0 the hinge exp(-u) (x - epsilon + a)_+ with a = exp(u) - 1 - u touches (1 - exp(epsilon - x))_+ from
-    above at x = epsilon + u, so
+    stop_loss[j, k] = ( E(sum X' - s - t)_+ + E(sum Y + s - t)_+ ) / 2 at t = (first + k) * spacing, for some s: each holds. For
+    u >= 0 the hinge exp(-u) (x - epsilon + a)_+ with a = exp(u) - 1 - u touches (1 - exp(epsilon - x))_+ from above at
+    x = epsilon + u, so
 
         delta(epsilon) <= min over u of exp(-u) stop_loss(epsilon - a)
     """
@@ -238,21 +238,29 @@ class MeanOfSums(NamedTuple):
     stop_loss: Array
     beyond: float
 
+    @property
+    def points(self) -> Array:
+        return self.spacing * (self.first + np.arange(float(self.stop_loss.shape[1])))
+
     def epsilon(self, delta: float) -> float:
         left = delta - self.beyond
         if left <= 0.0:
             return np.inf
         level = left * (1.0 + 1.0 / SLOPES)  # exp(u) = 1 + 1/lambda
-        points = self.spacing * (self.first + np.arange(len(self.stop_loss)))
-        at = np.interp(level, self.stop_loss[::-1], points[::-1])
-        at -= np.maximum(level - self.stop_loss[0], 0.0)  # to the left it is a line of slope -1
-        return float(max(0.0, np.min(at + _offset())))
+        found = np.inf
+        for falling in self.stop_loss:
+            at = np.interp(level, falling[::-1], self.points[::-1])
+            at -= np.maximum(level - falling[0], 0.0)  # to the left it is a line of slope -1
+            found = min(found, float(np.min(at + _offset())))
+        return max(0.0, found)
 
     def delta(self, epsilon: Array) -> Array:
-        points = self.spacing * (self.first + np.arange(len(self.stop_loss)))
         at = np.asarray(epsilon)[:, None] - _offset()
-        value = np.interp(at, points, self.stop_loss) + np.maximum(points[0] - at, 0.0)
-        return np.minimum(np.min(value / (1.0 + 1.0 / SLOPES), axis=1) + self.beyond, 1.0)
+        found = np.ones(len(at))
+        for falling in self.stop_loss:
+            value = np.interp(at, self.points, falling) + np.maximum(self.points[0] - at, 0.0)
+            found = np.minimum(found, np.min(value / (1.0 + 1.0 / SLOPES), axis=1) + self.beyond)
+        return found
 
 
 def _offset() -> Array:
@@ -330,25 +338,36 @@ def _room(laws: list[tuple[Sums, int]]) -> int:
 
 
 def _mean(old: Sums, new: Sums, spacing: float, beyond: float, steps: int) -> MeanOfSums:
-    """The mean of the two stop-loss transforms, the second one moved so that the two means are alike."""
-    means = [float(np.sum(law.probability * np.arange(len(law.probability)))) + law.first for law in (old, new)]
-    move = round((means[0] - means[1]) / 2.0)  # s, in cells
-    starts = (old.first - move, new.first + move)
-    first = min(starts)
-    end = max(start + len(law.probability) for start, law in zip(starts, (old, new), strict=True))
-    total = np.zeros(end - first)
-    for start, law in zip(starts, (old, new), strict=True):
-        transform = _stop_loss(law.probability)
-        places = np.arange(first, end) - start
-        inside = np.clip(places, 0, len(transform) - 1)
-        total += 0.5 * (transform[inside] + np.maximum(-places, 0))
+    """The mean of the two stop-loss transforms, one moved against the other so that their means are alike, or their moments."""
+    moves = _moves(old, new)
+    length = max(len(old.probability), len(new.probability))
+    first = min(min(old.first - move, new.first + move) for move in moves)
+    end = max(max(old.first - move, new.first + move) for move in moves) + length
+    transforms = _stop_loss(old.probability), _stop_loss(new.probability)
+    total = np.zeros((len(moves), end - first))
+    for row, move in zip(total, moves, strict=True):
+        for start, transform in zip((old.first - move, new.first + move), transforms, strict=True):
+            places = np.arange(first, end) - start
+            row += 0.5 * (transform[np.clip(places, 0, len(transform) - 1)] + np.maximum(-places, 0))
     # Round-off of the transforms, by the inequality of Cauchy and Schwarz, relative to the size of the law.
     norm = max(float(np.sqrt(np.sum(law.probability**2))) for law in (old, new))
-    length = float(max(len(old.probability), len(new.probability)))
-    error = np.finfo(np.float64).eps * steps * norm * length**1.5
+    error = np.finfo(np.float64).eps * steps * norm * float(length) ** 1.5
     # What lies beyond the ends of the transforms, and by how much at most in the mean.
     beyond += 2.0 * LEFT_OUT * (1.0 + spacing * (length + 1.0 / TILTS[0]))
     return MeanOfSums(first, spacing, spacing * (total + error), beyond)
+
+
+def _moves(old: Sums, new: Sums) -> list[int]:
+    """s in cells, half of what the two sums differ by: in their means, and in ln E exp(tilt k) / tilt for some tilts."""
+    cells = np.arange(float(max(len(old.probability), len(new.probability))))
+    means, deviation = [], 0.0
+    for law in (old, new):
+        k = cells[: len(law.probability)]
+        means.append(float(np.sum(law.probability * k)) + law.first)
+        deviation += float(np.sqrt(np.sum(law.probability * (k + law.first - means[-1]) ** 2)))
+    tilts = np.array([1.5, 3.0, 4.5, 7.0]) / max(deviation / 2.0, 1.0)
+    logs = [_log_sum(tilts, cells[: len(law.probability)], law.probability) / tilts + law.first for law in (old, new)]
+    return sorted({round((means[0] - means[1]) / 2.0), *(round(s) for s in ((logs[0] - logs[1]) / 2.0).tolist())})
 
 
 def _stop_loss(probability: Array) -> Array:
