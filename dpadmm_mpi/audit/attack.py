@@ -28,6 +28,7 @@ from dpadmm_mpi.methods.decentralised.plan import NetworkMethod, NetworkPlan
 from dpadmm_mpi.methods.star.attack import evidence as star_evidence
 from dpadmm_mpi.methods.star.method import Star
 from dpadmm_mpi.methods.star.plan import StarPlan
+from dpadmm_mpi.privacy.noises import Gaussian
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.storage.result import Result
@@ -68,7 +69,8 @@ def _network_view(plan: NetworkPlan, result: Result, dataset: Dataset[Any], node
     def seen(known: Array, run: int) -> Evidence:
         return _evidence(transcript, known, run, node)
 
-    return Seen(view.rows, view.weight, plan.releases.data_steps, "bound", seen, power=1.0)
+    account, power = ("epsilon", 2.0) if isinstance(plan.releases.noise, Gaussian) else ("bound", 1.0)
+    return Seen(view.rows, view.weight, plan.releases.data_steps, account, seen, power)
 
 
 def _star_view(plan: StarPlan, result: Result, dataset: Dataset[Any], node: int) -> Seen:

@@ -46,6 +46,35 @@ def test_two_hundred_runs_of_everything(tmp_path: Path, method: str, perturbatio
     assert (report.worst / bound).max() > 1 / 3
 
 
+GAUSSIAN = {"noise": "gaussian", "alpha": None, "noise_std": 0.5}
+
+
+@pytest.mark.parametrize("perturbation", PRIVATE)
+def test_gaussian_noise(tmp_path: Path, perturbation: str) -> None:
+    """No pure bound, an epsilon that the losses fit, and losses by the Gaussian density: normal for noise on the release."""
+    raw = small("r-admm", perturbation, features=2, privacy=GAUSSIAN)
+    raw["privacy"] = {key: value for key, value in raw["privacy"].items() if value is not None}
+    result_of(raw, tmp_path / "o.h5")
+    report = audit(tmp_path / "o.h5", candidates=3)
+    assert report.findings == []
+    assert np.isinf(report.result["privacy/bound"][-1])
+    assert np.isfinite(report.result["privacy/epsilon"]).all()
+    assert report.result.attributes["privacy/epsilon"]["zcdp_rho"] > 0
+    assert np.nanmax(report.result["privacy/noise_std"]) == 0.5
+    if perturbation == "primal":  # a sum of N(c^2/2, c^2): the variance is twice the mean
+        last = report.losses[0, :, -1, 0]
+        assert np.var(last) == pytest.approx(2 * np.mean(last), abs=6 * np.std(last) / np.sqrt(len(last)))
+
+
+def test_gaussian_variance_for_standard_deviation_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = small("r-admm", "objective", features=2, privacy=GAUSSIAN)
+    raw["privacy"] = {key: value for key, value in raw["privacy"].items() if value is not None}
+    planted(monkeypatch, "variance for standard deviation")
+    result_of(raw, tmp_path / "o.h5")
+    monkeypatch.undo()
+    assert any("does not have the law" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
+
+
 def test_more_dimensions_lose_less(tmp_path: Path) -> None:
     """In many dimensions the noise rarely points along a record: realised losses stay near epsilon, far from the pure bound."""
     ratios = []
@@ -108,9 +137,9 @@ def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
 
 
 FAULTS = {
-    "noise with alpha twice as large": "not Gamma",
+    "noise with alpha twice as large": "does not have the law",
     "noise reused in two iterations": "noise is used again",
-    "variance for standard deviation": "not Gamma",
+    "variance for standard deviation": "does not have the law",
     "the recycled step reads the records": "not the recycled step",
     "a bound that forgets a factor 2": "more than the paper bound",
 }
