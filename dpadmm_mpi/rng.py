@@ -26,6 +26,8 @@ class Purpose(IntEnum):
     CLASSIFIER = 7
     SAMPLES = 8
     INNER_NOISE = 9
+    RELEASE = 10
+    CANARIES = 20
 
 
 def generator(seed: int, purpose: Purpose, run: int = 0, node: int = 0, iteration: int = 0) -> Generator:

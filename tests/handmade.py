@@ -57,6 +57,9 @@ def star_file(
             put(f"privacy/node_{account}", np.outer(total * growth, np.ones(nodes)), "iteration", "node", **about)
         put("graph/edges", np.array([(i, nodes) for i in range(nodes)]), "graph/edge", "graph/end")
         put("data/sizes", np.full(nodes, 100), "node")
+        put("data/label", np.array([-1.0, 1.0]))
+        put("data/label_counts", np.tile([70, 30], (nodes, 1)))
+        put("data/label_distance", np.zeros(nodes), "node")
         file.create_group("timing").attrs.update({"ranks": 2, "hosts": ["a", "b"], "mpi": "none", "seconds": 1.5})
         if extra:
             put("gradient_norm", loss, *over_runs)

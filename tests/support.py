@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 import dpadmm_mpi
+from dpadmm_mpi.api.result import Result
 from dpadmm_mpi.data.dataset import Dataset, InMemory
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.methods import Config, Curated, Decentralised, Plan, make_plan, methods, parse
@@ -27,7 +28,6 @@ from dpadmm_mpi.privacy.releases import NetworkReleases, Releases
 from dpadmm_mpi.problems.losses import Logistic
 from dpadmm_mpi.registry import Registry, is_inside
 from dpadmm_mpi.storage.experiments import load
-from dpadmm_mpi.storage.result import Result
 from dpadmm_mpi.types import Array, Matrix
 
 Raw: TypeAlias = dict[str, Any]  # a configuration as TOML has it
@@ -154,6 +154,7 @@ RESTARTS: dict[str, Callable[[MakeConfig], Raw]] = {
     "s-admm": lambda make: around_a_hub(make, "s-admm", {"inner_steps": 20}),
     "ps-admm": lambda make: around_a_hub(make, "ps-admm", {"inner_steps": 20, "averaging": "extrapolated"}, noise_std=0.3),
     "gl-admm": lambda make: around_a_hub(make, "gl-admm", record={"optimum": True}),
+    "gl-exact-admm": lambda make: around_a_hub(make, "gl-exact-admm", {"rho": 0.1}),
     "gl-acc-admm": lambda make: around_a_hub(make, "gl-acc-admm", {"restart": True}),
     "dp-admm": lambda make: around_a_hub(make, "dp-admm", {"u0": "as-printed"}, noise_std=0.05),
     "dp-acc-admm": lambda make: around_a_hub(make, "dp-acc-admm", noise_std=0.05, record={"every": 2, "trajectory": False}),
@@ -163,7 +164,7 @@ RESTARTS: dict[str, Callable[[MakeConfig], Raw]] = {
 # Runs and plans
 
 
-def result_of(config: str | Path | Mapping[str, Any], output: str | Path | None = None, **options: Any) -> Result:
+def result_of(config: str | Path | Mapping[str, Any] | None, output: str | Path | None = None, **options: Any) -> Result:
     """dpadmm_mpi.run in this process, which always has a result."""
     result = dpadmm_mpi.run(config, output, **options)
     assert result is not None

@@ -2,5 +2,6 @@
 
 from dpadmm_mpi.audit.attack import Attack, attack
 from dpadmm_mpi.audit.exact import Audit, audit
+from dpadmm_mpi.audit.one_run import OneRunAudit, audit_one_run
 
-__all__ = ["Attack", "Audit", "attack", "audit"]
+__all__ = ["Attack", "Audit", "OneRunAudit", "attack", "audit", "audit_one_run"]

@@ -70,7 +70,7 @@ def _network_view(plan: NetworkPlan, result: Result, dataset: Dataset[Any], node
         return _evidence(transcript, known, run, node)
 
     account, power = ("epsilon", 2.0) if isinstance(plan.releases.noise, Gaussian) else ("bound", 1.0)
-    return Seen(view.rows, view.weight, plan.releases.data_steps, account, seen, power)
+    return Seen(view.rows, view.weight, plan.releases.steps_of(node), account, seen, power)
 
 
 def _star_view(plan: StarPlan, result: Result, dataset: Dataset[Any], node: int) -> Seen:
@@ -81,7 +81,7 @@ def _star_view(plan: StarPlan, result: Result, dataset: Dataset[Any], node: int)
         found = star_evidence(plan, result, known, run, node)
         return found.v, found.f, found.scale
 
-    steps = np.arange(1, plan.config.iterations + 1)
+    steps = np.arange(1, plan.iterations + 1)
     return Seen(X * shard.y[:, None], 1.0 / len(X), steps, "epsilon_sound", seen, power=2.0)
 
 
@@ -94,7 +94,7 @@ def attack(path: Path, node: int = 0, record: int = 0) -> Attack:
             )
 
     result, plan, dataset = read_run(path, refuse)
-    refuse_other_losses(plan, result)
+    refuse_other_losses(plan, result.source)
     if not 0 <= node < plan.nodes:
         raise InputError(f"--node {node}: there are the nodes 0 to {plan.nodes - 1}")
     if isinstance(plan, NetworkPlan):
@@ -130,7 +130,7 @@ def _evidence(transcript: Transcript, known: Array, run: int, node: int) -> tupl
     )  # the same weight C/B per record
     node_view = transcript.node
     vs, fs, scales = [], [], []
-    for t in plan.releases.data_steps:
+    for t in plan.releases.steps_of(node):
         released = recording["trajectory"][run, t]
         before = transcript.states(run, t - 1)
         total = kkt_gradient(before, released, node_view.eta(t), node_view.degree)[node]

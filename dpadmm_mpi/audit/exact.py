@@ -23,12 +23,13 @@ class Audit(Examined):
     result: Result
 
 
-def read_run(path: Path, refuse: Callable[[Plan[Any]], None] | None = None) -> tuple[Result, Plan[Any], Dataset[Any]]:
-    """A complete run with its released vectors, its plan and its records; the file is read once.
+def read_run(run: Path | Result, refuse: Callable[[Plan[Any]], None] | None = None) -> tuple[Result, Plan[Any], Dataset[Any]]:
+    """A complete run with its released vectors, its plan and its records; a file is read once.
 
     `refuse` says no to a run that would not do even if it had its released vectors.
     """
-    result = load(path)
+    result = run if isinstance(run, Result) else load(run)
+    path = Path(result.source)
     plan, dataset = make_plan(read_again(result.config_text, path))
     if refuse is not None:
         refuse(plan)
@@ -38,8 +39,13 @@ def read_run(path: Path, refuse: Callable[[Plan[Any]], None] | None = None) -> t
     return result, plan, dataset
 
 
-def audit(path: Path, candidates: int = 20, node: int | None = None, record: int | None = None) -> Audit:
-    """Audit a file with a trajectory: one record of one node, or `candidates` records of every node (or of `node`)."""
-    result, plan, dataset = read_run(path)
-    seen = examine(plan, result, dataset, AuditRequest(candidates, node, record))
+def audit(
+    run: Path | Result, candidates: int = 20, node: int | None = None, record: int | None = None, adversaries: int = 2
+) -> Audit:
+    """Audit a run with a trajectory: one record of one node, or `candidates` records of every node (or of `node`).
+
+    For `adversaries` of them the worst replacement is searched for, too.
+    """
+    result, plan, dataset = read_run(run)
+    seen = examine(plan, result, dataset, AuditRequest(candidates, node, record, adversaries))
     return Audit(seen.nodes, seen.losses, seen.data_steps, seen.findings, seen.against, result)

@@ -42,7 +42,7 @@ def attack_without_penalties(path: Path, node: int = 0, record: int = 0) -> Atta
     result, plan, dataset = read_run(path)
     if not isinstance(plan, NetworkPlan):
         raise InputError(f"{path}: a run of {plan.config.method_name}, but penalties are of the methods on a network")
-    refuse_other_losses(plan, result)
+    refuse_other_losses(plan, result.source)
     transcript = read_transcript(plan, result, dataset)
     if not 0 <= node < plan.nodes:
         raise InputError(f"--node {node}: there are the nodes 0 to {plan.nodes - 1}")

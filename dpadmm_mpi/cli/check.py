@@ -35,6 +35,7 @@ def check(
     \b
     dpadmm check configs/quickstart.toml --ranks 5
     """
+    from dpadmm_mpi.data.dataset import statistics_of
     from dpadmm_mpi.engine.cost import cost, in_words, look_at
     from dpadmm_mpi.engine.machine import measure
     from dpadmm_mpi.methods.base import Assumptions, make_plan
@@ -52,5 +53,6 @@ def check(
         records = look_at(dataset)
         one_per_core = (cores, cost(plan, fewer, records, measure)) if ranks > cores else None
         predicted = in_words(plan, owner, cost(plan, owner, records, measure), one_per_core)
-        print(plan_report(plan, owner, plan.conditions(Assumptions(reference_norm, tau, beta, dataset, gap)), predicted))
+        conditions = plan.conditions(Assumptions(reference_norm, tau, beta, dataset, gap))
+        print(plan_report(plan, owner, conditions, predicted, statistics_of(dataset)))
     return 0

@@ -1,11 +1,11 @@
-"""`dpadmm data ...`: the papers' data sets."""
+"""`dpadmm data ...`: the papers' data sets, a table of one's own, and how records are spread."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option
+from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, set_option
 from dpadmm_mpi.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,12 +16,14 @@ name_argument = click.argument("name", metavar="NAME")
 
 @click.group()
 def data() -> None:
-    """The papers' data sets: what there is, how to get it, what is in it.
+    """Data sets: what there is, how to get it, what is in it or in a file of yours, how it is spread over the nodes.
 
     \b
     dpadmm data list
     dpadmm data fetch adult
     dpadmm data info adult
+    dpadmm data info my.csv
+    dpadmm data partition my.toml -o partition.csv
     """
 
 
@@ -71,18 +73,67 @@ def fetch(name: str, folder: Path | None) -> int:
 
 
 @data.command()
-@name_argument
+@click.argument("name", metavar="NAME|FILE")
+@click.option("--label", help="The label's column in FILE. Default: the one that looks like it.")
+@click.option("--nodes", type=click.IntRange(min=1), default=5, help="Nodes to spread the records of FILE over. Default: 5.")
 @debug_option
-def info(name: str) -> int:
-    """What is in the data set NAME: records, features, balance, norms, preprocessing, licence, source.
+def info(name: str, label: str | None, nodes: int) -> int:
+    """What is in the data set NAME, or what would be made of the table FILE, with a [data] section to paste.
+
+    Of NAME: records, features, balance, norms, preprocessing, licence, source. Of FILE: columns, kinds, what is missing, what
+    is perhaps an id or a date, suggested steps, the partition.
 
     \b
     dpadmm data info adult
+    dpadmm data info my.csv --label diagnosis
     """
-    from dpadmm_mpi.reports.tables import data_report
+    from dpadmm_mpi.reports.tables import data_report, survey_report
 
+    if Path(name).is_file():
+        from dpadmm_mpi.data.survey import survey
+
+        print(survey_report(survey(Path(name), label), nodes))
+        return 0
     entry = _entry(name)
     print(data_report(entry, entry().store()))
+    return 0
+
+
+@data.command()
+@config_argument
+@set_option
+@only_option
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file for the table. Default: standard output.")
+@extension_option
+@debug_option
+def partition(
+    config: Path | None, overrides: tuple[str, ...], only: str | None, output: Path | None, extensions: tuple[str, ...]
+) -> int:
+    """Write which node of CONFIG gets which record: CSV with the columns record and node, -1 for testing.
+
+    Records are counted from 0 as they are in their files; split = "node-file" reads the table back.
+
+    \b
+    dpadmm data partition my.toml -o partition.csv
+    """
+    from dpadmm_mpi.data.dataset import partition_table, statistics_of
+    from dpadmm_mpi.networks.graphs import build
+    from dpadmm_mpi.storage.experiments import load
+
+    configs = load(config or quickstart(), overrides, only, extensions).configs
+    if len(configs) > 1:
+        raise InputError(f"there are {len(configs)} configurations; choose one with --only or --set")
+    dataset = configs[0].data.dataset(build(configs[0].network.graph, configs[0].seed).nodes, configs[0].seed)
+    table = partition_table(dataset)
+    if output is None:
+        print(table, end="")
+        return 0
+    try:
+        output.write_text(table, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{output} cannot be written: {error.strerror}") from None
+    statistics = statistics_of(dataset)
+    print(f"written: {output}" + ("" if statistics is None else f"; {statistics.in_words()}"))
     return 0
 
 

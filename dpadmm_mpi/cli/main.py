@@ -23,6 +23,7 @@ COMMANDS = {
     "data": ("data", "data"),
     "audit": ("privacy", "audit"),
     "attack": ("privacy", "attack"),
+    "compose": ("compose", "compose"),
     "submit": ("jobs", "submit"),
     "status": ("jobs", "status"),
     "watch": ("jobs", "watch"),

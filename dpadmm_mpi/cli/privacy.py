@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, result_files
+from dpadmm_mpi.cli.options import debug_option, extension_option, result_files, set_option
+from dpadmm_mpi.errors import InputError
 
 output_option = click.option("-o", "--output", type=click.Path(path_type=Path), help="A picture too: PNG, SVG or PDF.")
 
@@ -12,28 +13,93 @@ output_option = click.option("-o", "--output", type=click.Path(path_type=Path), 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--candidates", type=click.IntRange(min=1), default=20, help="Records to replace at each node. Default: 20.")
+@click.option(
+    "--adversaries",
+    type=click.IntRange(min=0),
+    default=2,
+    help="Of these, the records whose worst replacement is searched for, in methods on a network. Default: 2.",
+)
 @click.option("--node", type=int, help="One node only.")
 @click.option("--record", type=int, help="One record of that node only.")
+@click.option("--one-run", is_flag=True, help="FILE is a configuration: run it once with canaries; see below.")
+@click.option("--canaries", type=click.IntRange(min=1), help="Of --one-run. Default: as many as there are features.")
+@click.option("--confidence", type=click.FloatRange(0.5, 1.0, max_open=True), default=0.95, help="Of --one-run. Default: 0.95.")
+@set_option
+@extension_option
 @output_option
 @debug_option
-def audit(file: Path, candidates: int, node: int | None, record: int | None, output: Path | None) -> int:
+def audit(
+    file: Path,
+    *,
+    candidates: int,
+    adversaries: int,
+    node: int | None,
+    record: int | None,
+    one_run: bool,
+    canaries: int | None,
+    confidence: float,
+    overrides: tuple[str, ...],
+    extensions: tuple[str, ...],
+    output: Path | None,
+) -> int:
     """The exact privacy loss of a recorded run against neighbouring data sets, beside every account.
 
     Exit code 1 if it is too large.
 
     FILE needs record.trajectory = true. Each candidate record is replaced by its worst corner cases: the opposite label, the
-    antipodal direction. The noise itself and the recycled steps are examined too; of PS-ADMM every inner step, which is
-    computed again.
+    antipodal direction; for some the worst record is searched for. Every data step, the totals, the noise itself and the
+    recycled steps are examined; of PS-ADMM every inner step, which is computed again.
+
+    With --one-run FILE is a configuration. It is run once, with canaries among its records, and they are guessed from the final
+    models alone: a lower bound on epsilon, which is far weaker.
 
     \b
     dpadmm run my.toml --set record.trajectory=true --set runs=50 -o my.h5
     dpadmm audit my.h5 -o audit.png
+    dpadmm audit my.toml --one-run
     """
+    if one_run:
+        return _one_run(file, canaries, confidence, overrides, extensions)
+    if overrides or extensions or canaries is not None:
+        raise InputError("--set, --extension, --canaries: have a meaning with --one-run only, where FILE is a configuration")
+    return _exact(file, output, candidates, node, record, adversaries)
+
+
+def _one_run(
+    file: Path, canaries: int | None, confidence: float, overrides: tuple[str, ...], extensions: tuple[str, ...]
+) -> int:
+    from dpadmm_mpi.audit.one_run import audit_one_run
+    from dpadmm_mpi.reports.tables import aligned, number
+
+    report = audit_one_run(file, canaries, confidence, overrides=overrides, extensions=extensions)
+    rows = [
+        [
+            v.account.name,
+            number(v.account.delta or 0.0),
+            number(v.epsilon),
+            number(v.shown),
+            f"{v.guesses.right} of {v.guesses.guessed}",
+        ]
+        for v in report.verdicts
+    ]
+    print(aligned(["account", "delta", "its epsilon", "lower bound", "right guesses"], rows))
+    print(f"{report.everything.canaries} canaries, {report.everything.right} guessed rightly; confidence {confidence:g}")
+    return _conclusion(report.findings)
+
+
+def _conclusion(findings: list[str]) -> int:
+    for finding in findings:
+        print(f"finding: {finding}")
+    print("the accounts do not hold" if findings else "nothing found against the accounts")
+    return 1 if findings else 0
+
+
+def _exact(file: Path, output: Path | None, candidates: int, node: int | None, record: int | None, adversaries: int) -> int:
     from dpadmm_mpi.audit.exact import audit as examine
     from dpadmm_mpi.reports.tables import aligned, number
     from dpadmm_mpi.storage.result import account_column, accounts
 
-    report = examine(file, candidates, node, record)
+    report = examine(file, candidates, node, record, adversaries)
     names = {name: account_column(report.result, name) for name, _ in accounts(report.result)}
     rows = []
     for k, i in enumerate(report.nodes):
@@ -50,10 +116,7 @@ def audit(file: Path, candidates: int, node: int | None, record: int | None, out
 
         audit_figure(report, output)
         print(f"written: {output}")
-    for finding in report.findings:
-        print(f"finding: {finding}")
-    print("the accounts do not hold" if report.findings else "nothing found against the accounts")
-    return 1 if report.findings else 0
+    return _conclusion(report.findings)
 
 
 @click.command()

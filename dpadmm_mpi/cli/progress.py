@@ -28,13 +28,13 @@ class Progress:
         if sys.stderr.isatty():
             from tqdm import tqdm
 
-            total = plan.config.runs * plan.config.iterations
+            total = plan.config.runs * plan.iterations
             self._bar = tqdm(total=total, desc=plan.config.name, unit="it", leave=False, dynamic_ncols=True)
 
     def row(self, runs: range, iteration: int, values: Mapping[str, Any]) -> None:
         assert self._plan is not None
         config = self._plan.config
-        done = runs.start * config.iterations + len(runs) * iteration
+        done = runs.start * self._plan.iterations + len(runs) * iteration
         spent, loss = self._spent[iteration], values["loss"].mean()
         which = f"{in_words(runs)} of {config.runs}"
         if self._bar is not None:
@@ -43,7 +43,7 @@ class Progress:
         elif time.monotonic() - self._last_line > LINE_SECONDS:
             self._last_line = time.monotonic()
             print(
-                f"{config.name}: {which}, iteration {iteration} of {config.iterations}, loss {loss:.4f}, "
+                f"{config.name}: {which}, iteration {iteration} of {self._plan.iterations}, loss {loss:.4f}, "
                 f"{self._unit} {spent:.3g}",
                 file=sys.stderr,
                 flush=True,

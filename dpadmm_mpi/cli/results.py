@@ -8,13 +8,22 @@ from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensio
 from dpadmm_mpi.errors import InputError
 
 
+def _nodes(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[int, ...]:
+    """Node numbers from a list with commas."""
+    try:
+        return tuple(int(word) for word in text.split(",")) if text else ()
+    except ValueError:
+        raise click.BadParameter("write it as numbers of nodes with commas between them, as in 0,3") from None
+
+
 @click.command()
 @result_files
 @click.option("--csv", "form", flag_value="csv", help="A line of comma-separated values for each file.")
 @click.option("--json", "form", flag_value="json", help='JSON; infinity is "inf", what is not there is null.')
 @click.option("--latex", "form", flag_value="latex", help="A LaTeX tabular (booktabs).")
+@click.option("--against", callback=_nodes, metavar="NODES", help="Each node's epsilon against these together, as in 0,3.")
 @debug_option
-def show(files: tuple[Path, ...], form: str | None) -> int:
+def show(files: tuple[Path, ...], form: str | None, against: tuple[int, ...]) -> int:
     """A table of the last recorded values in FILE... (or folders of them): loss, test error, privacy.
 
     Over several runs the mean is given, with half the range (the largest less the smallest) behind the sign ±, and the
@@ -23,9 +32,11 @@ def show(files: tuple[Path, ...], form: str | None) -> int:
     \b
     dpadmm show results/*.h5
     dpadmm show results/ --csv > results.csv
+    dpadmm show my.h5 --against 0,3
     """
     from dpadmm_mpi.reports import exports
-    from dpadmm_mpi.reports.tables import results_table
+    from dpadmm_mpi.reports.meaning import choice_in_words, in_words
+    from dpadmm_mpi.reports.tables import against_table, results_table
     from dpadmm_mpi.storage.result import last_row, load_all
 
     results = load_all(files)
@@ -35,9 +46,18 @@ def show(files: tuple[Path, ...], form: str | None) -> int:
     print(results_table(results, errors=True))
     if any(last_row(result)[1] > 1 for result in results):
         print("mean ±half the range (standard error of the mean) over the runs")
+    if len(results) == 1 and (curve := results[0].curve) is not None:
+        for sentence in in_words(curve):
+            print(f"privacy: {sentence}")
+    if (choice := choice_in_words(results)) is not None:
+        print(f"privacy: {choice}")
     for result in results:
         for note in filter(None, str(result.attributes["/"].get("notes", "")).split("\n")):
             print(f"note, {result.name}: {note}")
+        if against:
+            who = ", ".join(map(str, against))
+            print(f"\n{result.name}, against {'node' if len(against) == 1 else 'nodes'} {who}:")
+            print(against_table(result, against))
     return 0
 
 
@@ -64,7 +84,9 @@ def plot(
                       loss or test error against the privacy that was spent
       tradeoff        loss and test error at the end against privacy, a point per file
       nodes           how far the nodes are apart, loss and privacy of each
+      partition       how the records are spread: labels of each node, distances
       network         the network with each node's loss, or with --account its privacy
+      observers       who learns what: epsilon of every node against every other one
       NAME            any measurement in the files, by its name; kinds of your own come with --extension
 
     \b

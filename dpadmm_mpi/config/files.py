@@ -18,6 +18,7 @@ from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of
 from dpadmm_mpi.errors import InputError
 
 R = TypeVar("R", bound=Options)
+Setting = tuple[str, Any]  # a dotted key and its value
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def read_table(path: Path, text: str | None = None) -> RawConfig:
 
 def from_python(table: Mapping[str, Any]) -> RawConfig:
     """A dictionary from Python as TOML would have it: numpy's numbers, paths and tuples are welcome."""
-    return RawConfig(_plain(table), Path.cwd(), "run")
+    return RawConfig(plain(table), Path.cwd(), "run")
 
 
 def load_extensions(source: RawConfig, more: Iterable[str] = ()) -> tuple[Extension, ...]:
@@ -79,14 +80,14 @@ def load_extensions(source: RawConfig, more: Iterable[str] = ()) -> tuple[Extens
 def configurations(
     source: RawConfig,
     grammar: Grammar[R],
-    overrides: Iterable[str] = (),
+    overrides: Iterable[str | Setting] = (),
     only: str | None = None,
     loaded: tuple[Extension, ...] = (),
 ) -> Experiment[R]:
     """One configuration, or one per variant and point of the sweep."""
     raw = {"name": source.stem} | {key: value for key, value in source.raw.items() if key != "extensions"}
     variants, sweep = _variants_and_sweep(raw)
-    changes = [_parse_override(text) for text in overrides]
+    changes = [_parse_override(each) if isinstance(each, str) else (each[0], plain(each[1])) for each in overrides]
     axes = {key: values for key, values in _sweep_axes(sweep).items() if key not in {key for key, _ in changes}}
     names: list[str] = []
     configs: list[R] = []
@@ -134,11 +135,12 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip("-.") or "run"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value from Python as TOML would have it."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, Path):
         return str(value)
     return value.tolist() if hasattr(value, "tolist") else value

@@ -27,6 +27,7 @@ OpenFraction = Annotated[float, Meta(gt=0, lt=1)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Delta = Annotated[float, Meta(ge=1e-30, lt=1)]
 Count = Annotated[int, Meta(ge=1)]
+Place = Annotated[int, Meta(ge=0)]  # the number of a node
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, Meta(min_length=1)]
 Auto = Literal["auto"]

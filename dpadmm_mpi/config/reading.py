@@ -30,6 +30,7 @@ class Ruling:
 
 
 NO_RULING = Ruling()
+LONG, LONG_TEXT = 60, 300  # letters of a value, or of a text, which may be a path, that an error repeats
 
 
 @dataclass(frozen=True)
@@ -302,10 +303,13 @@ def _literals(kind: Any) -> list[str]:
 def show(value: Any) -> str:
     """A value as a user would write it."""
     if isinstance(value, str):
-        return f'"{value}"'
+        return f'"{value}"' if len(value) <= LONG_TEXT else f'"{value[:LONG_TEXT]}..."'
     if isinstance(value, bool):
         return str(value).lower()
-    return "a table" if isinstance(value, dict) else str(value)
+    text = "a table" if isinstance(value, dict) else str(value)
+    if len(text) <= LONG:
+        return text
+    return f"a list of {len(value)} parts" if isinstance(value, list) else f"{text[:LONG]}..."
 
 
 def one_of(names: Iterable[str]) -> str:

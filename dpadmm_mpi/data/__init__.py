@@ -1,5 +1,6 @@
 """Records: sources, preprocessing steps, partitions over the nodes, and the store from which a rank reads its own."""
 
+from dpadmm_mpi.data.arrays import Arrays
 from dpadmm_mpi.data.catalogue import PublicDataset, is_fetched, public_datasets
 from dpadmm_mpi.data.dataset import Dataset, Loader, TestSet
 from dpadmm_mpi.data.partitions import Partition, partitions
@@ -9,6 +10,7 @@ from dpadmm_mpi.data.sources import Data, FileSource, Source, StoredSource, sour
 from dpadmm_mpi.data.steps import Step, steps
 
 __all__ = [
+    "Arrays",
     "Column",
     "Data",
     "Dataset",

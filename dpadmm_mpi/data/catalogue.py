@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpadmm_mpi.data.cache import SourceFile, Values, find_file, raw_files, raw_folder, verify
-from dpadmm_mpi.data.records import Records, concatenate
+from dpadmm_mpi.data.records import Records, Wanted, concatenate
 from dpadmm_mpi.data.sources import StoredSource, sources
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.types import Array
@@ -98,7 +98,7 @@ def _read_adult(paths: dict[str, Path]) -> Records:
             if line and not line.startswith("|"):  # the first line of adult.test is a remark
                 rows.append(line.rstrip(".").split(", "))  # and its labels end with a full stop
     header = [*attributes, "income"]
-    records = readers.table(rows, header, "income", paths["adult.data"], categories=categories)
+    records = readers.table(rows, header, Wanted("income"), paths["adult.data"], categories=categories)
     return readers.with_signs(records, ">50K", "adult")
 
 

@@ -8,16 +8,19 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dpadmm_mpi.data import synthetic
-from dpadmm_mpi.data.partitions import TEST
+from dpadmm_mpi.data.partitions import PARTITION_HEADER, TEST
 from dpadmm_mpi.data.records import SIGNS, Target
 from dpadmm_mpi.data.shard import Shard
+from dpadmm_mpi.data.statistics import Counting, Statistics
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.rng import Purpose
-from dpadmm_mpi.types import Ints
+from dpadmm_mpi.types import Array, Ints
 
 TEST_BLOCK = 4096  # test records are looked at in blocks of this many, the same ones on every layout
 TEST_IN_MEMORY = 256 << 20  # bytes of test records that rank 0 keeps; more are read again each time
-
+STATISTICS_NUMBERS = 1 << 26  # features times records up to which the nodes' means are taken: they cost a pass over the store
+STATISTICS_MADE = 1 << 22  # ... of synthetic records, which have to be made for it
+STATISTICS_BLOCK = 1 << 20  # numbers at a time
 
 A = TypeVar("A")  # an address: what a loader needs to make a node's shard; small
 A_in = TypeVar("A_in", contravariant=True)
@@ -73,6 +76,29 @@ def target_of(dataset: Any) -> Target:
     """What the labels are; two classes, -1 and +1, where a data set does not say."""
     found: Target = getattr(dataset, "target", SIGNS)
     return found
+
+
+def statistics_of(dataset: Any) -> Statistics | None:
+    """How the nodes' records differ; None where the data set does not say, or it would take long."""
+    found = getattr(dataset, "statistics", None)
+    return None if found is None else found()
+
+
+def partition_table(dataset: Dataset[Any]) -> str:
+    """CSV that says which node has each record, with the numbers that records have in their files."""
+    nodes = dataset.node_of_record()
+    numbers = dataset.record_numbers() if isinstance(dataset, StoredDataset) else np.arange(len(nodes))
+    lines = [f"{record},{node}" for record, node in zip(numbers.tolist(), nodes.tolist(), strict=True)]
+    return "\n".join([PARTITION_HEADER, *lines]) + "\n"
+
+
+def notes_of(dataset: Any, private: bool) -> list[str]:
+    """What the user should know about the records."""
+    notes = list(getattr(dataset, "notes", list)())
+    leaks: list[str] = getattr(dataset, "leaks", list)() if private else []
+    return notes + [
+        f"preprocessing takes from the records without noise, which no privacy account counts, {leak}" for leak in leaks
+    ]
 
 
 @dataclass(frozen=True)
@@ -150,11 +176,25 @@ class SyntheticDataset:
         owners = np.append(np.arange(len(self.sizes)), TEST)
         return np.repeat(owners, np.append(self.sizes, self.test_records))
 
+    def statistics(self) -> Statistics | None:
+        if self.sizes.sum() * self.features > STATISTICS_MADE:
+            return None
+        count = Counting(len(self.sizes), self.features)
+        for node in range(len(self.sizes)):
+            shard = self.loader.shard(self.address(node))
+            count.add(np.full(shard.records, node), shard.y, shard.X)
+        return count.statistics()
+
     def description(self) -> dict[str, Any]:
         return {"source": "synthetic"}
 
     def feature_names(self) -> list[str] | None:
         return None
+
+
+def synthetic_labels(records: int) -> Array:
+    """The labels that a partition by labels deals: a share POSITIVE of +1. Records are then made to fit."""
+    return np.where(np.arange(records) < round(synthetic.POSITIVE * records), 1.0, -1.0)
 
 
 def synthetic_positives(ordered: Ints, sizes: Ints) -> Ints:
@@ -181,6 +221,7 @@ class StoredDataset:
     store: Store
     owners: Ints  # node of each record
     sizes: Ints
+    node_names: list[str] | None = None  # where nodes are groups of records
 
     @property
     def loader(self) -> StoreLoader:
@@ -217,13 +258,35 @@ class StoredDataset:
     def node_of_record(self) -> Ints:
         return self.owners
 
+    def record_numbers(self) -> Ints:
+        """Of the records in their files, counted from 0: other ones than here where a step dropped some."""
+        numbers = self.store.traits().numbers
+        return np.arange(len(self.owners)) if numbers is None else numbers
+
     def description(self) -> dict[str, Any]:
         meta = self.store.meta
         files = [f"{name} sha256 {digest}" for name, digest in meta.files.items()]
-        described = {"source": self.source, "files": files, "preprocessing": meta.steps or ["none"], "target": meta.target.kind}
+        names = {} if self.node_names is None else {"node_names": self.node_names}
+        target: dict[str, Any] = {"target": meta.target.kind, "classes": list(meta.target.classes)}
         if meta.target.kind == "number":
-            return described | {"target_centre": meta.target.centre, "target_scale": meta.target.scale}
-        return described | {"classes": list(meta.target.classes)}
+            target = {"target": "number", "target_centre": meta.target.centre, "target_scale": meta.target.scale}
+        return {"source": self.source, "files": files, "preprocessing": meta.steps or ["none"], **names, **target}
+
+    def statistics(self) -> Statistics:
+        count = Counting(len(self.sizes), self.features)
+        labels, step = self.store.labels(), max(1, STATISTICS_BLOCK // self.features)
+        with_means = self.store.meta.records * self.features <= STATISTICS_NUMBERS
+        for first in range(0, len(labels), step):
+            block = np.arange(first, min(first + step, len(labels)))
+            block = block[self.owners[block] != TEST]
+            count.add(self.owners[block], labels[block], self.store.read(block).X if with_means else None)
+        return count.statistics()
+
+    def notes(self) -> list[str]:
+        return self.store.meta.warnings
+
+    def leaks(self) -> list[str]:
+        return self.store.meta.learned
 
     def feature_names(self) -> list[str] | None:
         return self.store.meta.names

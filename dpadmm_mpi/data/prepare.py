@@ -18,7 +18,7 @@ from dpadmm_mpi.data.steps import Step, preprocess
 from dpadmm_mpi.data.store import Store, open_store, write_store
 from dpadmm_mpi.errors import InputError, RunError
 
-VERSION = 2  # of the store and of what the steps do: a new one makes old stores unused
+VERSION = 3  # of the store and of what the steps do: a new one makes old stores unused
 SMALL = 8 << 20  # bytes of raw files that are prepared in this process
 
 
@@ -41,17 +41,18 @@ class Preparable(Protocol):
         ...
 
 
-def ensure_store(source: Preparable) -> Store:
-    """The prepared records of a source."""
+def ensure_store(source: Preparable, group_column: str | None = None) -> Store:
+    """The prepared records of a source; grouped by a column, if one is named."""
     files = source.files()
-    folder = cache_folder() / "prepared" / source.store_key(files, VERSION)
+    suffix = "" if group_column is None else f"-by-{hashlib.sha256(group_column.encode()).hexdigest()[:8]}"
+    folder = cache_folder() / "prepared" / (source.store_key(files, VERSION) + suffix)
     if (store := open_store(folder)) is not None:
         return store
     if sum(path.stat().st_size for path in files.values()) <= SMALL:
-        return prepare(source, files, folder)
+        return prepare(source, files, folder, group_column)
     child = subprocess.run(
         [sys.executable, "-m", "dpadmm_mpi.data.preparing"],
-        input=json.dumps({**source.request(), "folder": str(folder)}),
+        input=json.dumps({**source.request(), "folder": str(folder), "group_column": group_column}),
         capture_output=True,
         text=True,
         check=False,
@@ -63,11 +64,22 @@ def ensure_store(source: Preparable) -> Store:
     return store
 
 
-def prepare(source: Preparable, files: dict[str, Path], folder: Path) -> Store:
-    records, steps = preprocess(checked(source.read(files), type(source), "read"), source.preprocessing)
-    _refuse_non_finite(records, files)
-    digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
-    return write_store(folder, records, steps, digests)
+def prepare(source: Preparable, files: dict[str, Path], folder: Path, group_column: str | None = None) -> Store:
+    # No name for the records as they were read: they would be kept in memory beside what the steps make of them.
+    prepared = preprocess(_read(source, files, group_column), source.preprocessing)
+    _refuse_non_finite(prepared.records, files)
+    digests = {name: _digest(path) for name, path in files.items()}
+    return write_store(folder, prepared.records, prepared.done, digests, warnings=prepared.doubts, learned=prepared.learned)
+
+
+def _read(source: Preparable, files: dict[str, Path], group_column: str | None) -> Records:
+    records = checked(source.read(files), type(source), "read")
+    return records if group_column is None else records.grouped_by(group_column)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _refuse_non_finite(records: Records, files: dict[str, Path]) -> None:
@@ -81,5 +93,5 @@ def _refuse_non_finite(records: Records, files: dict[str, Path]) -> None:
         row = int(np.searchsorted(X.indptr, np.argmax(~np.isfinite(values)), side="right")) - 1
     raise InputError(
         f"{' and '.join(files)}: record {row} has a feature that is not a finite number; remove the record, or add "
-        '"drop-missing" to data.preprocess'
+        '"drop-missing" or "impute" to data.preprocess'
     )

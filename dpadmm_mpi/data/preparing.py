@@ -17,7 +17,7 @@ def main() -> None:
         load([Extension(path) for path in request["extensions"]])
         source = read_section(Data, "data", request["data"]).source
         assert isinstance(source, StoredSource)
-        prepare(source, source.files(), Path(request["folder"]))
+        prepare(source, source.files(), Path(request["folder"]), request["group_column"])
     except (InputError, RunError) as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

@@ -4,27 +4,33 @@ import bz2
 import csv
 import gzip
 import io
+import itertools
 import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.data.records import Column, Records
+from dpadmm_mpi.data.records import Column, Records, Wanted
 from dpadmm_mpi.errors import InputError
 
 # Above this share of non-zeros a sparse matrix is kept dense: less memory per entry, and BLAS.
 DENSE_SHARE = 1 / 3
 MISSING = ("", "?", "NA", "nan", "NaN")
 
+SEPARATORS = (",", ";", "\t", "|")
+SEPARATOR_LINES = 20  # that they are detected from
+
 _LIBSVM_LINE = re.compile(r"\s*[^\s:]+(\s+\d+:[^\s:]+)*\s*")
 _DECOMPRESS = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ\x00": lzma.decompress}
+_OPEN: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 
 
 def content(path: Path) -> bytes:
@@ -57,7 +63,7 @@ def with_signs(records: Records, positive: str | int | float | None, where: str)
         raise InputError(f"{where}: all labels are {_sample(distinct)}; two different ones are needed")
     if positive is not None:
         if len(distinct) > 2:
-            raise InputError(f"{where}: found {len(distinct)} different labels ({_sample(distinct)}); two are needed")
+            raise InputError(_too_many(where, distinct))
         is_positive = values == (str(positive) if values.dtype.kind == "U" else positive)
         if not np.any(is_positive):
             raise InputError(f'data.positive: no label in {where} is "{positive}"; the labels are {_sample(distinct)}')
@@ -67,6 +73,8 @@ def with_signs(records: Records, positive: str | int | float | None, where: str)
     except ValueError:
         numbers = np.full(len(values), np.nan)
     odd = np.unique(values[(numbers != 1.0) & (numbers != -1.0)])
+    if len(odd) and len(distinct) > 2:
+        raise InputError(_too_many(where, distinct))
     if len(odd):
         raise InputError(
             f"{where}: found the label {_sample(odd)}; labels must be +1 or -1, or data.positive says which of two is +1"
@@ -74,65 +82,106 @@ def with_signs(records: Records, positive: str | int | float | None, where: str)
     return replace(records, y=numbers)
 
 
+def _too_many(where: str, distinct: NDArray[Any]) -> str:
+    return f"{where}: found {len(distinct)} different labels ({_sample(distinct)}); two are needed"
+
+
 def _sample(values: NDArray[Any]) -> str:
-    shown = [str(value) if values.dtype.kind == "U" else f"{value:g}" for value in values[:4]]
-    return ", ".join(shown) + (", ..." if len(values) > 4 else "")
+    shown = [str(value) if values.dtype.kind == "U" else f"{value:g}" for value in values[:10]]
+    return ", ".join(shown) + (", ..." if len(values) > 10 else "")
 
 
-def read_csv(path: Path, label: str, categorical: Sequence[str] = ()) -> Records:
+def read_csv(path: Path, wanted: Wanted, separator: str | None = None) -> Records:
     """A header line and one record per line; columns that are not numbers are text.
 
     Without a header, which is a first line of numbers only, the label is the last column.
     """
-    rows = [row for row in csv.reader(io.StringIO(text(path)), skipinitialspace=True) if row]
+    separator = separator or detected_separator(path)
+    rows = [row for row in csv.reader(io.StringIO(text(path)), delimiter=separator, skipinitialspace=True) if row]
     if not rows:
         raise InputError(f"{path} is empty")
-    header = [cell.strip() for cell in rows[0]]
-    if all(_is_number(cell) for cell in header):
-        header = [str(k) for k in range(len(header) - 1)] + [label]
-        first = 1
-    else:
-        rows, first = rows[1:], 2
+    header, has_header = header_of(rows[0], wanted.label)
+    rows = rows[1:] if has_header else rows
     if not rows:
         raise InputError(f"{path} has a header but no records")
-    return table(rows, header, label, path, categorical=categorical, first_line=first)
+    return table(rows, header, wanted, path, first_line=2 if has_header else 1)
+
+
+def csv_header(path: Path, separator: str) -> list[str]:
+    """The names of the columns of a csv file; "label" for the last one, if the file does not say."""
+    with open_bytes(path) as file:
+        first = next((line for line in file if line.strip()), b"").decode("utf-8-sig", errors="replace")
+    if not first:
+        raise InputError(f"{path} is empty")
+    return header_of(next(csv.reader([first], delimiter=separator, skipinitialspace=True)), "label")[0]
+
+
+def header_of(first: Sequence[str], label: str) -> tuple[list[str], bool]:
+    """The names of the columns, and whether the first line has them."""
+    names = [cell.strip() for cell in first]
+    if all(_is_number(cell) for cell in names):
+        return [*map(str, range(len(names) - 1)), label], False
+    return names, True
+
+
+def detected_separator(path: Path) -> str:
+    """The comma, unless another separator divides the first lines into equal numbers of columns, and the comma does not."""
+    with open_bytes(path) as file:
+        filled = (line for line in file if line.strip())
+        lines = [line.decode(errors="replace") for line in itertools.islice(filled, SEPARATOR_LINES)]
+    columns = {}
+    for separator in SEPARATORS:
+        try:
+            widths = {len(row) for row in csv.reader(lines, delimiter=separator, skipinitialspace=True) if row}
+        except csv.Error:
+            continue
+        if len(widths) == 1 and (width := widths.pop()) > 1:
+            columns[separator] = width
+    if "," in columns or not columns:
+        return ","
+    return max(columns, key=lambda separator: columns[separator])
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """A file, plain or compressed, to be read piece by piece."""
+    try:
+        with path.open("rb") as raw:
+            start = raw.read(6)
+            raw.seek(0)
+            opener = next((opener for magic, opener in _OPEN.items() if start.startswith(magic)), None)
+            yield opener(raw) if opener else raw
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise InputError(f"{path} is damaged or cut short ({error}); get the file again") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def table(
     rows: list[list[str]],
     header: list[str],
-    label: str,
+    wanted: Wanted,
     path: Path,
-    categorical: Sequence[str] = (),
     categories: dict[str, tuple[str, ...]] | None = None,
     first_line: int = 1,
 ) -> Records:
     """Cells -> typed columns and labels. `categories` fixes the categories, and so the kind, of named columns."""
-    duplicates = sorted({name for name in header if header.count(name) > 1})
-    if duplicates:
-        raise InputError(f'{path} has more than one column "{duplicates[0]}"; rename one')
-    if label not in header:
-        shown = ", ".join(header[:12]) + (", ..." if len(header) > 12 else "")
-        raise InputError(f'data.label: {path} has no column "{label}"; its columns are {shown}')
-    for name in categorical:
-        if name not in header:
-            raise InputError(f'data.categorical: {path} has no column "{name}"')
+    wanted.check(header, str(path))
     for number, row in enumerate(rows, first_line):
         if len(row) != len(header):
             raise InputError(f"{path} line {number} has {len(row)} columns, but {len(header)} are expected")
     cells = {name: [row[k].strip() for row in rows] for k, name in enumerate(header)}
-    if any(value in MISSING for value in cells[label]):
-        raise InputError(f'{path} has records without a label in column "{label}"; remove them')
+    if any(value in MISSING for value in cells[wanted.label]):
+        raise InputError(f'{path} has records without a label in column "{wanted.label}"; remove them')
     columns = []
-    for name, values in cells.items():
-        if name == label:
-            continue
+    for name in wanted.features(header):
         known = (categories or {}).get(name)
-        columns.append(_column(name, values, known, as_text=known is not None or name in categorical))
-    return Records(y=np.array(cells[label], dtype=str), columns=tuple(columns))
+        columns.append(column(name, cells[name], known, as_text=known is not None or name in wanted.categorical))
+    return Records(y=np.array(cells[wanted.label], dtype=str), columns=tuple(columns))
 
 
-def _column(name: str, values: list[str], categories: tuple[str, ...] | None, as_text: bool) -> Column:
+def column(name: str, values: list[str], categories: tuple[str, ...] | None, as_text: bool) -> Column:
+    """Numbers, if all cells are."""
     if not as_text:
         try:
             numbers = np.array([np.nan if value in MISSING else float(value) for value in values])

@@ -1,5 +1,7 @@
 """Records on their way to numbers: columns and labels."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -8,7 +10,11 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.registry import is_inside, place_of
-from dpadmm_mpi.types import Bools, Matrix
+from dpadmm_mpi.types import Bools, Ints, Matrix
+
+LOOKED_AT = 1000  # values of a column from which it is judged whether they are dates
+# 2021-03-04, 2021-03-04 05:06:07, 04.03.2021, 3/4/2021
+_DATE = re.compile(r"(\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?Z?)?|\d{1,2}([./])\d{1,2}\5\d{4})")
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,36 @@ SIGNS = Target()
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """Which columns of a table are read, and as what."""
+
+    label: str
+    categorical: tuple[str, ...] = ()  # text although they look like numbers
+    drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] | None = None  # None: all but those of drop
+
+    def check(self, header: Sequence[str], where: str) -> None:
+        """Refuse a header with the same name twice, or without a column that is asked for."""
+        duplicates = sorted({name for name in header if header.count(name) > 1})
+        if duplicates:
+            raise InputError(f'{where} has more than one column "{duplicates[0]}"; rename one')
+        shown = ", ".join(header[:12]) + (", ..." if len(header) > 12 else "")
+        for key, names in (("categorical", self.categorical), ("drop", self.drop), ("keep", self.keep or ())):
+            for name in names:
+                if name not in header:
+                    raise InputError(f'data.{key}: {where} has no column "{name}"; its columns are {shown}')
+        if self.label not in header:
+            raise InputError(f'data.label: {where} has no column "{self.label}"; its columns are {shown}')
+        if not self.features(header):
+            raise InputError(f'{where} has no feature beside the label "{self.label}"; look at data.drop and data.keep')
+
+    def features(self, header: Sequence[str]) -> list[str]:
+        """The columns that are features, in the order of the file."""
+        kept = header if self.keep is None else [name for name in header if name in self.keep]
+        return [name for name in kept if name != self.label and name not in self.drop]
+
+
+@dataclass(frozen=True)
 class Records:
     """Either `columns`, while some may be text, or the matrix `X`, dense or CSR."""
 
@@ -57,6 +93,9 @@ class Records:
     columns: tuple[Column, ...] = ()
     names: tuple[str, ...] | None = None  # of the features, where known
     training: int | None = None  # the first so many are the training file's, the rest a given test file's
+    rows: Ints | None = None  # numbers of the records in their files, counted from 0; None: all, in their order
+    groups: Ints | None = None  # of each record, which a partition may make nodes of; -1: none
+    group_names: tuple[str, ...] = ()
     target: Target = SIGNS
 
     @property
@@ -75,7 +114,29 @@ class Records:
             X=None if self.X is None else self.X[rows],
             columns=tuple(replace(column, values=column.values[rows]) for column in self.columns),
             training=None if self.training is None else int(rows[: self.training].sum()),
+            rows=np.flatnonzero(rows) if self.rows is None else self.rows[rows],
+            groups=None if self.groups is None else self.groups[rows],
         )
+
+    def learned_from(self) -> slice:
+        """The records that a step may learn from: not those of a test file."""
+        return slice(self.training)
+
+    def grouped_by(self, name: str) -> "Records":
+        """One group for each value of a column, which is then no feature."""
+        found = next((column for column in self.columns if column.name == name), None)
+        if found is None:
+            known = ", ".join(column.name for column in self.columns[:12]) or "none with a name"
+            raise InputError(f'data.column: there is no column "{name}" (data.keep must list it); the columns are {known}')
+        if found.missing.any():
+            first = int(np.argmax(found.missing))
+            raise InputError(f'data.column: record {first} has no value in column "{name}"; add it, or remove the record')
+        values, groups = np.unique(found.values, return_inverse=True)
+        names = tuple(str(value) if found.is_text else f"{value:g}" for value in values)
+        rest = tuple(column for column in self.columns if column is not found)
+        if not rest:
+            raise InputError(f'data.column: no feature is left beside the column "{name}"')
+        return replace(self, columns=rest, groups=groups.astype(np.int64), group_names=names)
 
 
 def checked(records: Any, cls: type[object], function: str) -> Records:
@@ -112,14 +173,12 @@ def as_matrix(records: Records) -> Records:
         return records
     for column in records.columns:
         if column.is_text:
-            sample = next((value for value in column.values.tolist() if value), "")
-            raise InputError(
-                f'column "{column.name}" holds text, for example "{sample}"; add "one-hot" to data.preprocess, or remove it'
-            )
+            raise InputError(_about_text(column))
         if column.missing.any():
             first = int(np.argmax(column.missing))
             raise InputError(
-                f'column "{column.name}" has missing values, the first in record {first}; add "drop-missing" to data.preprocess'
+                f'column "{column.name}" has missing values, the first in record {first}; add "drop-missing" or '
+                '"impute" to data.preprocess'
             )
     return replace(
         records,
@@ -129,20 +188,49 @@ def as_matrix(records: Records) -> Records:
     )
 
 
-def concatenate(training: Records, test: Records) -> Records:
+def _about_text(column: Column) -> str:
+    sample = next((value for value in column.values.tolist() if value), "")
+    way = 'add "one-hot" to data.preprocess, or drop it with'
+    if looks_like_dates(column):
+        return (
+            f'column "{column.name}" holds dates, for example "{sample}"; drop it with data.drop = ["{column.name}"], or add '
+            '"dates" to data.preprocess, which makes numbers of them'
+        )
+    return f'column "{column.name}" holds text, for example "{sample}"; {way} data.drop = ["{column.name}"]'
+
+
+def looks_like_dates(column: Column) -> bool:
+    """Whether a text column has nothing but dates, judged by its first values."""
+    present = [value for value in column.values[:LOOKED_AT].tolist() if value] if column.is_text else []
+    return bool(present) and all(_DATE.fullmatch(value) for value in present)
+
+
+def stack(parts: Sequence[Records], names: Sequence[str]) -> Records:
+    """Files with the same columns, one after the other; each is a group."""
+    whole = parts[0]
+    for name, part in zip(names[1:], parts[1:], strict=True):
+        whole = concatenate(whole, part, f"{name} has", f"{names[0]} has")
+    groups = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return replace(whole, training=None, groups=groups, group_names=tuple(names))
+
+
+def concatenate(
+    training: Records, test: Records, this: str = "the test file has", that: str = "the training file has"
+) -> Records:
     """A training file and its test file, which then go through the same steps."""
+    groups = None if training.groups is None else np.append(training.groups, np.full(len(test), -1))
+    training = replace(training, groups=groups)
     if training.X is None:
         ours, theirs = [c.name for c in training.columns], [c.name for c in test.columns]
         if ours != theirs:
             odd = sorted(set(ours) ^ set(theirs)) or ["their order"]
-            raise InputError(f"the test file has other columns than the training file: {', '.join(odd[:5])}")
+            raise InputError(f"{this} other columns than {that.removesuffix(' has')}: {', '.join(odd[:5])}")
         pairs = zip(training.columns, test.columns, strict=True)
         columns = tuple(replace(a, values=_join_values(a, b)) for a, b in pairs)
         return replace(training, y=np.append(training.y, test.y), columns=columns, training=len(training))
     if training.X.shape[1] != test.matrix.shape[1]:
         raise InputError(
-            f"the test file has {test.matrix.shape[1]} features, but the training file has {training.X.shape[1]}; both files "
-            "must have the same columns"
+            f"{this} {test.matrix.shape[1]} features, but {that} {training.X.shape[1]}; both files must have the same columns"
         )
     if isinstance(training.X, np.ndarray) and isinstance(test.X, np.ndarray):
         X: Any = np.vstack([training.X, test.X])

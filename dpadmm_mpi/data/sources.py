@@ -5,20 +5,33 @@ Readers, and what they need, are loaded when a file is read, which only rank 0 d
 
 import hashlib
 import json
+import re
 from abc import abstractmethod
+from glob import glob
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
+from msgspec import Meta
+
 from dpadmm_mpi.config.extensions import used_by
 from dpadmm_mpi.config.options import Choice, Choices, Count, FilePath, Fraction, Options, to_table
-from dpadmm_mpi.data.dataset import Dataset, StoredDataset, SyntheticDataset, SyntheticLoader, synthetic_positives
-from dpadmm_mpi.data.partitions import Division, Even, Partition, partitions
-from dpadmm_mpi.data.records import Records, checked
+from dpadmm_mpi.data.dataset import (
+    Dataset,
+    StoredDataset,
+    SyntheticDataset,
+    SyntheticLoader,
+    synthetic_labels,
+    synthetic_positives,
+)
+from dpadmm_mpi.data.partitions import TEST, Division, Even, Grouped, Partition, Traits, partitions
+from dpadmm_mpi.data.records import Records, Wanted, checked
 from dpadmm_mpi.data.shard import NORM_SLACK
 from dpadmm_mpi.data.steps import Step, steps
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.registry import Registry, file_of, is_inside, place_of
+from dpadmm_mpi.types import Ints
 
 sources = Registry["Source"]("source", "sources")
 
@@ -40,14 +53,17 @@ class Synthetic(Source):
     features: Count = 105
 
     def dataset(self, division: Division, nodes: int, seed: int) -> Dataset[Any]:
-        if type(division.split).deal is not Partition.deal:
-            name = partitions.name_of(type(division.split))
+        training, split = division.training(self.records), type(division.split)
+        if split.by_labels_alone:
+            sizes, labelled = division.sizes_by_label(synthetic_labels(training), nodes, seed)
+            return SyntheticDataset(SyntheticLoader(seed, self.features), sizes, self.records - training, labelled)
+        if split.deal is not Partition.deal or split.spread is not Partition.spread:
+            name = partitions.name_of(split)
             raise InputError(
                 f'data.split: "{name}" deals records by what is in them, but synthetic ones are made node by node; use a file'
             )
-        training = division.training(self.records)
         sizes = division.sizes(training, nodes, seed)
-        by_label = type(division.split).ordered is not Partition.ordered
+        by_label = split.ordered is not Partition.ordered
         positives = synthetic_positives(division.split.ordered(sizes), sizes) if by_label else None
         return SyntheticDataset(SyntheticLoader(seed, self.features), sizes, self.records - training, positives)
 
@@ -99,14 +115,14 @@ class StoredSource(Source):
         section = Data(source=self)
         return {"data": to_table(section), "extensions": [extension.path for extension in used_by([section])]}
 
-    def store(self) -> Store:
-        """The prepared records, from the cache or made now."""
+    def store(self, group_column: str | None = None) -> Store:
+        """The prepared records, from the cache or made now; grouped by a column, if one is named."""
         from dpadmm_mpi.data.prepare import ensure_store  # rank 0 only: the others need not load what reads and writes
 
-        return ensure_store(self)
+        return ensure_store(self, group_column)
 
     def dataset(self, division: Division, nodes: int, seed: int) -> Dataset[Any]:
-        store = self.store()
+        store = self.store(division.split.group_column)
         meta = store.meta
         if meta.largest_norm > 1.0 + NORM_SLACK:
             raise InputError(
@@ -114,12 +130,38 @@ class StoredSource(Source):
                 'bounds need norms of at most 1; scale the rows by ending data.preprocess with "scale-rows", as in '
                 'preprocess = ["scale-rows"]'
             )
-        owners, sizes = division.deal(store.labels(), nodes, seed, meta.training)
-        return StoredDataset(sources.name_of(type(self)), store, owners, sizes)
+        traits = store.traits()
+        owners, sizes = division.deal(traits.labels, nodes, seed, meta.training, traits)
+        names = _node_names(traits, owners) if isinstance(division.split, Grouped) else None
+        return StoredDataset(sources.name_of(type(self)), store, owners, sizes, names)
+
+
+def _node_names(traits: Traits, owners: Ints) -> list[str]:
+    """The group that each node is."""
+    assert traits.groups is not None
+    nodes, first = np.unique(owners, return_index=True)
+    return [traits.group_names[traits.groups[record]] for node, record in zip(nodes, first, strict=True) if node != TEST]
+
+
+def files_at(given: str, key: str, single: bool = False) -> list[Path]:
+    """The file of a path, or those of a pattern such as node-*.csv, in the order of the numbers in their names."""
+    path = Path(given)
+    if path.is_file():
+        return [path]
+    found = [] if single else [found for found in map(Path, glob(given)) if found.is_file()]  # noqa: PTH207  # absolute patterns too
+    if not found:
+        what = "it is a folder" if path.is_dir() else "no such file"
+        raise InputError(f"{key}: {path} cannot be read: {what}")
+    return sorted(found, key=lambda each: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", str(each))])
+
+
+def _in_words(files: dict[str, Path]) -> str:
+    shown = [str(path) for path in files.values()]
+    return " and ".join(shown) if len(shown) <= 3 else f"{shown[0]} and {len(shown) - 1} other files"
 
 
 class FileSource(StoredSource, kw_only=True):
-    """A training file, and perhaps a test file, in some format."""
+    """A training file, or a pattern that names several, and perhaps a test file, in some format."""
 
     path: FilePath
     test_path: FilePath | None = None
@@ -140,38 +182,69 @@ class FileSource(StoredSource, kw_only=True):
 
     def files(self) -> dict[str, Path]:
         found = {}
-        for key in ("path", "test_path"):
-            if (given := getattr(self, key)) is not None:
-                path = Path(given)
-                if not path.is_file():
-                    what = "it is a folder" if path.is_dir() else "no such file"
-                    raise InputError(f"data.{key}: {path} cannot be read: {what}")
-                found[path.name if key == "path" else f"{path.name} (test)"] = path
+        for path in files_at(self.path, "data.path"):
+            found[path.name if path.name not in found else str(path)] = path
+        if self.test_path is not None:
+            (path,) = files_at(self.test_path, "data.test_path", single=True)
+            found[f"{path.name} (test)"] = path
         return found
 
     def read(self, files: dict[str, Path]) -> Records:
-        from dpadmm_mpi.data.records import concatenate
+        from dpadmm_mpi.data.records import concatenate, stack
         from dpadmm_mpi.data.targets import with_target
 
-        paths = list(files.values())
-        records = checked(self.read_file(paths[0], None), type(self), "read_file")
-        if len(paths) > 1:
-            width = None if records.X is None else int(records.X.shape[1])
-            records = concatenate(records, checked(self.read_file(paths[1], width), type(self), "read_file"))
-        return with_target(records, self.target, self.positive, self.target_range, " and ".join(map(str, paths)))
+        names, paths = list(files), list(files.values())
+        test = None if self.test_path is None else paths.pop()
+        parts = [checked(self.read_file(paths[0], None), type(self), "read_file")]
+        width = None if parts[0].X is None else int(parts[0].X.shape[1])
+        parts += [checked(self.read_file(path, width), type(self), "read_file") for path in paths[1:]]
+        records = parts[0] if len(parts) == 1 else stack(parts, names[: len(parts)])
+        if test is not None:
+            records = concatenate(records, checked(self.read_file(test, width), type(self), "read_file"))
+        return with_target(records, self.target, self.positive, self.target_range, _in_words(files))
 
 
-@sources.register("csv")
-class Csv(FileSource):
-    """A table with a header line, numbers and categories, and a named label column; without a header, the label is last."""
+class TableSource(FileSource, kw_only=True):
+    """A table with named columns, of which one is the label."""
 
     label: str = "label"
     categorical: list[str] | None = None  # columns that are categories although they look like numbers
+    drop: list[str] | None = None  # columns that are no features
+    keep: list[str] | None = None  # the columns that are features; None: all but those of drop
+
+    def check(self) -> None:
+        if self.drop is not None and self.keep is not None:
+            raise InputError("data.drop: data.keep says already which columns are features; remove one of the two")
+        for key in ("drop", "keep"):
+            if self.label in (getattr(self, key) or ()):
+                raise InputError(f'data.{key}: "{self.label}" is the label, which is no feature; remove it')
+
+    def wanted(self) -> Wanted:
+        """Which columns, and as what."""
+        keep = None if self.keep is None else tuple(self.keep)
+        return Wanted(self.label, tuple(self.categorical or ()), tuple(self.drop or ()), keep)
+
+
+@sources.register("csv")
+class Csv(TableSource):
+    """A table with a header line, numbers and categories, and a named label column; without a header, the label is last."""
+
+    separator: Annotated[str, Meta(min_length=1, max_length=1)] | None = None  # None: detected
 
     def read_file(self, path: Path, features: int | None) -> Records:
-        from dpadmm_mpi.data.readers import read_csv
+        from dpadmm_mpi.data.fast_tables import read_any_csv
 
-        return read_csv(path, self.label, self.categorical or ())
+        return read_any_csv(path, self.wanted(), self.separator)
+
+
+@sources.register("parquet")
+class Parquet(TableSource):
+    """A table in Parquet format, which pyarrow reads, with a named label column."""
+
+    def read_file(self, path: Path, features: int | None) -> Records:
+        from dpadmm_mpi.data.fast_tables import read_parquet
+
+        return read_parquet(path, self.wanted())
 
 
 @sources.register("npz")

@@ -1,20 +1,24 @@
 """Prepared records on disk, from which a rank reads its own rows and no others.
 
 A folder with raw little arrays: labels.bin (int8; float64 of numbers), and either values.bin (float64, row after row) or the
-CSR parts values.bin, columns.bin (int32) and starts.bin (int64); meta.json says what they are. Rows are read through a small
-buffer rather than mapped into memory: mapped pages count as the rank's memory, and rows of a random split touch all of them.
+CSR parts values.bin, columns.bin (int32) and starts.bin (int64); where needed groups.bin (int32), of which a partition makes
+nodes, and rows.bin (int64), the numbers that records had before some were dropped; meta.json says what they are. Rows are read
+through a small buffer rather than mapped into memory: mapped pages count as the rank's memory, and rows of a random split touch
+all of them.
 """
 
 import json
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm_mpi.data.partitions import Traits
 from dpadmm_mpi.data.records import SIGNS, Records, Target
 from dpadmm_mpi.data.shard import Shard, row_norms
 from dpadmm_mpi.errors import InputError, RunError
@@ -36,6 +40,10 @@ class Meta:
     names: list[str] | None  # of the features
     steps: list[str]  # what preprocessing did
     files: dict[str, str]  # name -> sha256
+    groups: list[str] | None = None  # names of the groups
+    dropped: bool = False  # a step removed records
+    warnings: list[str] = field(default_factory=list)  # about columns that are perhaps no features
+    learned: list[str] = field(default_factory=list)  # what steps took from the records, which no privacy account counts
     target: Target = SIGNS
 
     def __post_init__(self) -> None:
@@ -56,6 +64,12 @@ class Store:
 
     def labels(self) -> NDArray[np.float64]:
         return self._part("labels", self.meta.label_type, 0, self.meta.records).astype(np.float64)
+
+    def traits(self) -> Traits:
+        """What a partition may know of the records."""
+        numbers = self._part("rows", np.int64, 0, self.meta.records) if self.meta.dropped else None
+        groups = None if self.meta.groups is None else self._part("groups", np.int32, 0, self.meta.records).astype(np.int64)
+        return Traits(self.labels(), numbers, groups, tuple(self.meta.groups or ()))
 
     def read(self, rows: Ints) -> Shard:
         """The records with these numbers, ascending."""
@@ -126,7 +140,15 @@ def open_store(folder: Path) -> Store | None:
         raise InputError(f"{folder} is damaged ({error}); remove the folder and run again") from None
 
 
-def write_store(folder: Path, records: Records, steps: list[str], files: dict[str, str]) -> Store:
+def write_store(
+    folder: Path,
+    records: Records,
+    steps: list[str],
+    files: dict[str, str],
+    *,
+    warnings: Sequence[str] = (),
+    learned: Sequence[str] = (),
+) -> Store:
     """Write records so that others see all of the store or nothing; two writers at once do not disturb each other."""
     X = records.matrix
     sparse = not isinstance(X, np.ndarray)
@@ -143,6 +165,10 @@ def write_store(folder: Path, records: Records, steps: list[str], files: dict[st
         names=None if records.names is None else list(records.names),
         steps=steps,
         files=files,
+        groups=None if records.groups is None else list(records.group_names),
+        dropped=records.rows is not None,
+        warnings=list(warnings),
+        learned=list(learned),
         target=records.target,
     )
     parts: dict[str, NDArray[Any]] = {"labels": records.y.astype(meta.label_type)}
@@ -150,6 +176,10 @@ def write_store(folder: Path, records: Records, steps: list[str], files: dict[st
         parts |= {"values": X.data, "columns": X.indices.astype(np.int32), "starts": X.indptr.astype(np.int64)}
     else:
         parts["values"] = np.ascontiguousarray(X, dtype=np.float64)
+    if records.groups is not None:
+        parts["groups"] = records.groups.astype(np.int32)
+    if records.rows is not None:
+        parts["rows"] = records.rows
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=".writing-", dir=folder.parent))

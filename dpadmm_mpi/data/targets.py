@@ -19,7 +19,7 @@ def with_target(
     records: Records, kind: str | None, positive: str | int | float | None, span: Sequence[float] | None, where: str
 ) -> Records:
     """Labels as numbers, and what they are; `span` is the range of numbers, where it is given."""
-    kind = kind or _found(records.y, positive, span)
+    kind = kind or kind_of(records.y, positive, span)
     if kind != "number" and span is not None:
         raise InputError('data.target_range: is the range of numbers; set data.target = "number", or remove it')
     if kind != "binary" and positive is not None:
@@ -33,7 +33,7 @@ def with_target(
     return replace(signed, target=Target("binary", tuple(name for names in both for name in names)))
 
 
-def _found(labels: NDArray[Any], positive: str | int | float | None, span: Sequence[float] | None) -> str:
+def kind_of(labels: NDArray[Any], positive: str | int | float | None = None, span: Sequence[float] | None = None) -> str:
     """Whole numbers are classes if there are few of them; two labels are what they always were."""
     if span is not None:
         return "number"

@@ -29,6 +29,7 @@ SAMPLE = 256  # records that the density is taken from
 EVALUATIONS, QUIET_EVALUATIONS = 11, 7.5  # of a solve with a kept factorisation, with noise and without
 ROUGH_EVALUATIONS = 6  # before the Hessian that is kept
 NEWTON_STEPS = 3.5  # of a damped Newton solve that starts at the iterate before
+GRADIENTS_SOLVED = 5.0  # of a curator's exact x step
 PRODUCTS = 30  # with the Hessian, of a Newton step by conjugate gradients
 EIGENVECTORS = 10  # d^3 multiplications of an eigendecomposition
 OPTIMUM_STEPS = 10  # Newton steps of the centralised optimum
@@ -98,7 +99,7 @@ def cost(plan: Plan[Any], owner: Ints, rows: RecordShape, measure: Callable[[int
             return float(seconds.max())
         return float(max(seconds.max(), np.sum(COLD * seconds + turn) / machine.cores))
 
-    recorded = len(plan.recorded) / (plan.config.iterations + 1)
+    recorded = len(plan.recorded) / (plan.iterations + 1)
     iteration = per_rank(
         work.node_step() + recorded * work.node_measure(), CALLS_ITERATION * work.shared_call, recorded * work.root_measure()
     )
@@ -123,6 +124,7 @@ class _Work:
         self.curated = isinstance(plan, CuratedPlan)
         self.noisy = plan.config.is_noisy
         self.exact = plan.solves_exactly
+        self.gradients = GRADIENTS_SOLVED if isinstance(plan, CuratedPlan) and plan.settings.exact else 1.0
         d = self.d
         self.small = np.zeros(len(self.B), dtype=bool)
         self.sparse = np.full(len(self.B), rows.sparse)
@@ -145,7 +147,7 @@ class _Work:
         """One iteration, the mean over those that touch the records and those that do not."""
         m = self.machine
         if self.curated:
-            return self._gradient() + CALLS_NODE * self.shared_call
+            return self.gradients * (self._gradient() + CALLS_NODE * self.shared_call)
         if not self.decentralised:
             return self._solve() if self.inner_steps is None else self.alone._inner_loop(self.inner_steps)
         noise = (CALLS_NOISE * m.call + self.d * m.normal) if self.noisy else 0.0
@@ -265,14 +267,14 @@ class _Work:
 def in_words(plan: Plan[Any], owner: Ints, found: Cost, one_per_core: tuple[int, Cost] | None = None) -> str:
     """`one_per_core`: as many ranks as there are cores, and what they would take."""
     config, ranks = plan.config, int(owner.max()) + 1
-    total = found.setup + config.runs * config.iterations * found.seconds
+    total = found.setup + config.runs * plan.iterations * found.seconds
     before = f", of which {_duration(found.setup)} before the first" if found.setup > 0.1 * total else ""
     runs, each = (f"{config.runs} runs", "iteration of a run") if config.runs > 1 else ("1 run", "iteration")
     where = "1 rank" if ranks == 1 else f"{ranks} ranks"
     if one_per_core is not None:
         where += f" that share cores, {_duration(one_per_core[1].seconds)} on {one_per_core[0]}, one per core"
     return (
-        f"about {_duration(found.seconds)} per {each} ({_duration(total)} for {runs} of {config.iterations}{before}) on "
+        f"about {_duration(found.seconds)} per {each} ({_duration(total)} for {runs} of {plan.iterations}{before}) on "
         f"{where}; memory about {_size(found.memory)} per rank, file {_size(found.file)}"
     )
 

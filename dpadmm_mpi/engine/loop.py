@@ -15,7 +15,7 @@ from dpadmm_mpi.engine.stopping import Meetings, Stopper
 from dpadmm_mpi.errors import DpadmmError, InputError
 from dpadmm_mpi.methods.base import Config, Plan, make_plan
 from dpadmm_mpi.parallel.collective import agree, on_root
-from dpadmm_mpi.parallel.owners import assign_owners
+from dpadmm_mpi.parallel.owners import assign_owners, owners_of_records
 from dpadmm_mpi.parallel.transport import Transport
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import blaming
@@ -58,10 +58,12 @@ def execute(
     *,
     manner: Manner = Manner(),
     stopper: Stopper | None = None,
+    holders: Ints | None = None,
 ) -> "Result | None":
     """Run one configuration on all ranks; rank 0 returns the result, the others None.
 
-    `stopper` may end the run early, by Stopped on all ranks.
+    `stopper` may end the run early, by Stopped on all ranks. `holders` are the ranks that have the records of the nodes
+    already, and so host them; without, nodes are spread evenly.
     """
     from threadpoolctl import threadpool_limits
 
@@ -76,7 +78,10 @@ def execute(
     def settle() -> tuple[Plan[Any], Loader[Any], Ints]:
         nonlocal dataset
         plan, dataset = make_plan(config)
-        return plan, dataset.loader, assign_owners(plan.sizes, transport.size, plan.topology.has_hub)
+        hub = plan.topology.has_hub
+        if holders is not None:
+            return plan, dataset.loader, owners_of_records(holders, transport.size, hub)
+        return plan, dataset.loader, assign_owners(plan.sizes, transport.size, hub)
 
     def address(node: int) -> Any:
         assert dataset is not None  # asked on rank 0 only

@@ -65,7 +65,7 @@ class Simulation(Generic[S]):
     def refuse_unreleased(self) -> None:
         """A method may only send what it says that it releases, and what its state has."""
         state = self.nodes.initial(range(1))
-        for t in range(min(4, self.plan.config.iterations) + 1):
+        for t in range(min(4, self.plan.iterations) + 1):
             for phase in self.nodes.phases(t):
                 if phase.field not in self.nodes.released or phase.field not in state._fields:
                     cls = type(self.plan.config.method)
@@ -88,7 +88,7 @@ class Simulation(Generic[S]):
                     recorder.optimum(found)
                 self.measures.optimum = recorder.found
         for runs in self.plan.groups_of_runs:
-            if reached.get(runs[0]) == self.plan.config.iterations:
+            if reached.get(runs[0]) == self.plan.iterations:
                 continue
             first, state = 0, self.nodes.initial(runs)
             if runs[0] in reached:
@@ -102,7 +102,7 @@ class Simulation(Generic[S]):
         self, runs: range, first: int, state: S, *, recorder: Log | None, observer: Observer, meetings: Meetings | None
     ) -> None:
         """Runs that go side by side, from iteration `first` on."""
-        last = self.plan.config.iterations
+        last = self.plan.iterations
         self.rows = RowGather(self.transport, self.plan, self.owner, self.measures, runs, writer=recorder, observer=observer)
         for t in range(first, last + 1):
             begin = time.perf_counter()

@@ -14,6 +14,8 @@ from dpadmm_mpi.problems.losses import losses
 from dpadmm_mpi.types import Array, Ints
 
 SIGNIFICANCE = 1e-6  # of a statistical finding; a sound run gives a false alarm this rarely
+SAME = 1e-7  # relative distance of two noise vectors that are one; they are recovered to about 1e-9
+SEVERAL_AXES = 8  # of the features, along which the directions of the noise are examined
 DELTAS = (0.1, 0.03, 0.01)  # at which the distribution of the loss over runs is compared with the account
 
 
@@ -35,6 +37,7 @@ class AuditRequest:
     candidates: int = 20  # records to replace at each node
     node: int | None = None  # one node only
     record: int | None = None  # one record of that node only
+    adversaries: int = 2  # of these records, those whose worst replacement is searched for
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,11 @@ def refuse_unexaminable(recording: Recording, trajectory: str, complete: bool) -
         raise InputError(f"{recording.source}: the run is not complete")
 
 
-def refuse_other_losses(plan: Plan[Any], recording: Recording) -> None:
+def refuse_other_losses(plan: Plan[Any], source: str) -> None:
     """Where records are examined as signed rows y x."""
     if plan.loss.predicts != "binary":
         name = losses.name_of(type(plan.loss))
-        raise InputError(f'{recording.source}: this is for losses of the margin, such as "logistic", and not for "{name}"')
+        raise InputError(f'{source}: this is for losses of the margin, such as "logistic", and not for "{name}"')
 
 
 def nodes_to_audit(plan: Plan[Any], recording: Recording, request: AuditRequest) -> list[int]:
@@ -93,26 +96,83 @@ def records_to_replace(rows: Array, node: int, record: int | None, candidates: i
     return np.array([record])
 
 
+def kolmogorov_smirnov(uniform: Array) -> float:
+    """A p-value, at most twice too large, of the hypothesis that numbers are drawn evenly from [0, 1]."""
+    from scipy.special import smirnov
+
+    n = uniform.size
+    ordered, steps = np.sort(uniform, axis=None), np.arange(n + 1) / n
+    distance = max(float((steps[1:] - ordered).max()), float((ordered - steps[:-1]).max()))
+    return min(1.0, 2.0 * float(smirnov(n, distance)))
+
+
+def chi_cdf(scaled: Array) -> Array:
+    """The probability of a shorter vector, where the numbers of each, along the last axis, are standard normal."""
+    from scipy.special import gammainc
+
+    return np.asarray(gammainc(0.5 * scaled.shape[-1], 0.5 * np.sum(scaled**2, axis=-1)))
+
+
+def noise_findings(noise: Array, shorter: Array) -> list[str]:
+    """Noise vectors (..., d) are what the accounts assume: of the claimed size, without a preferred direction, and fresh.
+
+    `shorter` is the claimed probability of a shorter vector than each. Neighbours along every axis but the last are different
+    draws, so the cosine between them has the law of a cosine with a fixed direction.
+    """
+    findings = []
+    if (p := kolmogorov_smirnov(shorter)) < SIGNIFICANCE:
+        findings.append(
+            f"the noise is not of the claimed size (p = {p:.1e}): half of its vectors are shorter than the claimed "
+            f"{np.median(shorter):.2g} quantile"
+        )
+    units = noise / np.maximum(np.linalg.norm(noise, axis=-1, keepdims=True), 1e-300)
+    axes = np.vstack([np.eye(units.shape[-1])[:SEVERAL_AXES], np.full(units.shape[-1], units.shape[-1] ** -0.5)])
+    if (p := len(axes) * min(_cosine_p_value(units @ axis, units.shape[-1]) for axis in axes)) < SIGNIFICANCE:
+        findings.append(f"the noise prefers a direction (p = {p:.1e})")
+    for axis in range(noise.ndim - 1):
+        if units.shape[axis] > 1:
+            before, after = (np.moveaxis(units, axis, 0)[part] for part in (slice(None, -1), slice(1, None)))
+            if (p := _cosine_p_value(np.vecdot(before, after), units.shape[-1])) < SIGNIFICANCE:
+                findings.append(f"noise is not fresh: the directions of noise vectors depend on each other (p = {p:.1e})")
+    # Of one size, whatever the parameter of their steps, so that a vector that is used again is seen at any scale.
+    alike = units * shorter[..., None]
+    return findings + repetition_findings(alike.reshape(-1, noise.shape[-1]))
+
+
+def _cosine_p_value(cosines: Array, features: int) -> float:
+    """Of the hypothesis that they belong to directions drawn evenly from the sphere: (1 + c)/2 ~ Beta((d-1)/2, (d-1)/2)."""
+    from scipy.special import bdtr, betainc
+
+    if features == 1:
+        positive = int((cosines > 0).sum())
+        return min(1.0, 2.0 * float(bdtr(min(positive, cosines.size - positive), cosines.size, 0.5)))
+    half = 0.5 * (features - 1)
+    return kolmogorov_smirnov(betainc(half, half, np.clip(0.5 + 0.5 * cosines, 0.0, 1.0)))
+
+
 def repetition_findings(noise: Array) -> list[str]:
-    """Every noise vector, a row, is fresh."""
+    """Every noise vector, a row, is fresh; numbers, if there is one feature, may come close by chance."""
+    from scipy.special import pdtrc
+
     order = np.lexsort(noise.T)
-    close = np.linalg.norm(np.diff(noise[order], axis=0), axis=1) < 1e-7 * np.linalg.norm(noise[order][1:], axis=1)
-    if not close.any():
+    close = np.linalg.norm(np.diff(noise[order], axis=0), axis=1) < SAME * np.linalg.norm(noise[order][1:], axis=1)
+    by_chance = 0.25 * SAME * len(noise) ** 2 if noise.shape[1] == 1 else 0.0
+    if not close.any() or pdtrc(close.sum() - 1, by_chance) >= SIGNIFICANCE:
         return []
     return [f"noise is used again: {close.sum()} of {len(noise)} noise vectors occur more than once"]
 
 
 def distribution_findings(losses: Array, epsilon_at: Callable[[float], Array]) -> list[str]:
     """The losses at the end, (nodes, runs, pairs), against the (epsilon, delta) account at several delta."""
-    from scipy import stats
+    from scipy.special import bdtrc
 
     nodes, runs, pairs = losses.shape
     findings = []
     for delta in DELTAS:
         # delta >= E[(1 - exp(epsilon - L))_+] allows L >= epsilon + ln 2 with probability 2 delta at most.
         above = (losses >= (epsilon_at(delta) + np.log(2.0))[:, None, None]).sum(axis=1)
-        p = stats.binom.sf(above.max() - 1, runs, 2.0 * delta)
-        if above.max() > 0 and p < SIGNIFICANCE / (nodes * pairs):
+        p = bdtrc(above.max() - 1, runs, 2.0 * delta) if above.max() > 0 else 1.0
+        if p < SIGNIFICANCE / (nodes * pairs):
             findings.append(
                 f"{above.max()} of {runs} runs lose more than epsilon + ln 2 at delta = {delta:g}, which is incompatible with "
                 f"a probability of {2 * delta:g}"

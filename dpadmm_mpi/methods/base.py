@@ -7,17 +7,18 @@ and the tables ask for; it is settled on rank 0 before the first iteration, so t
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from msgspec import field
+from numpy.typing import NDArray
 
 from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Choices, Count, Name, Options, Part, Seed, to_table
 from dpadmm_mpi.config.reading import Ruling, one_of
-from dpadmm_mpi.data.dataset import Dataset, target_of
+from dpadmm_mpi.data.dataset import Dataset, notes_of, target_of
 from dpadmm_mpi.data.records import Target
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.data.sources import Data
@@ -28,8 +29,9 @@ from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
 from dpadmm_mpi.networks.topology import Topology
-from dpadmm_mpi.privacy.account import Account, accounts_of, checked
+from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
+from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants
 from dpadmm_mpi.problems.losses import losses as LOSSES
@@ -230,6 +232,14 @@ class Schedules(NamedTuple):
     description: str
 
 
+class Known(NamedTuple):
+    """A dataset of the record that is known before the run."""
+
+    values: NDArray[Any]
+    dims: tuple[str, ...]
+    description: str
+
+
 @dataclass(frozen=True)
 class Plan(ABC, Generic[S]):
     """What every rank knows; small, and free of records."""
@@ -243,15 +253,21 @@ class Plan(ABC, Generic[S]):
     features: int  # numbers in a vector f: those of a record, for each output of the loss
     releases: Releases
     notes: tuple[str, ...]  # what the user should know about this configuration
+    budget_steps: Ints | None  # (N,): data steps that the privacy budget lasts for; None: there is no budget
 
     @property
     def nodes(self) -> int:
         return self.topology.nodes
 
     @property
+    def iterations(self) -> int:
+        """That are run: fewer than the configuration has where a privacy budget ends the run."""
+        return self.releases.iterations
+
+    @property
     def recorded(self) -> Ints:
         """The iterations that get a row: 0, every `record.every`-th, and the last."""
-        every, last = self.config.record.every, self.config.iterations
+        every, last = self.config.record.every, self.iterations
         return np.unique(np.append(np.arange(0, last + 1, every), last))
 
     @property
@@ -309,7 +325,7 @@ class Plan(ABC, Generic[S]):
 
     @property
     def work_in_words(self) -> str:
-        return f"{self.config.iterations} iterations"
+        return f"{self.iterations} iterations"
 
     @property
     def data_step_share(self) -> float:
@@ -319,9 +335,22 @@ class Plan(ABC, Generic[S]):
     @cached_property
     def accounts(self) -> Sequence[Account]:
         """The privacy accounts; computed when somebody asks: rank 0 for the record, nobody else."""
-        method, shape = self.config.method, (self.releases.iterations + 1, self.releases.nodes)
-        found = method.accounts(self.releases, self.config.privacy.delta)
+        method, shape = self.config.method, (self.iterations + 1, self.releases.nodes)
+        found = accounts_of_parts(self.releases, lambda part: method.accounts(part, self.config.privacy.delta))
         return tuple(checked(account, type(method), "accounts", shape) for account in found)
+
+    @cached_property
+    def curve(self) -> RecordedCurve | None:
+        """delta over epsilon of everything that the worst node releases; None without noise or proof."""
+        return curve(self.accounts)
+
+    @property
+    def known_before(self) -> Mapping[str, Known]:
+        """What is recorded before the first iteration beside accounts and schedules, by its HDF5 name."""
+        if self.budget_steps is None:
+            return {}
+        text = "data steps that the node's privacy budget lasts for, of those that the configuration has"
+        return {"privacy/budget_steps": Known(self.budget_steps, ("node",), text)}
 
     @property
     @abstractmethod
@@ -380,9 +409,9 @@ def fitted_loss(config: Config, dataset: Dataset[Any]) -> Loss:
     if target.kind not in loss.takes:
         fitting = one_of(f'"{other}"' for other, cls in LOSSES.items() if target.kind in cls.takes)
         others = one_of(f'"{kind}"' for kind in loss.takes)
+        or_else = f", or set data.target = {others}" if hasattr(config.data.source, "target") else ""
         raise InputError(
-            f'problem.loss: "{name}" is for {TARGETS[loss.predicts]}, but the labels are {target.words}; use {fitting}, or set '
-            f"data.target = {others}"
+            f'problem.loss: "{name}" is for {TARGETS[loss.predicts]}, but the labels are {target.words}; use {fitting}{or_else}'
         )
     if loss.predicts not in config.method.predicts:
         fitting = one_of(f'"{other}"' for other, cls in methods.items() if loss.predicts in cls.predicts)
@@ -423,7 +452,10 @@ def as_loss_takes(loss: Loss, shard: Shard) -> tuple[Matrix, Array | None]:
 def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     topology = build(config.network.graph, config.seed)
     dataset = config.data.dataset(topology.nodes, config.seed)
-    return config.method.plan(config, topology, dataset), dataset
+    plan = config.method.plan(config, topology, dataset)
+    if notes := notes_of(dataset, config.is_noisy):
+        plan = replace(plan, notes=(*plan.notes, *notes))
+    return plan, dataset
 
 
 def perturbation_name(config: Config) -> str:

@@ -19,6 +19,7 @@ class CentralisedOptimum:
     def __init__(self, features: int, ridge: float, required: bool, regulariser: SmoothRegulariser | None = None) -> None:
         self.features, self.ridge, self.required = features, ridge, required
         self.regulariser = Ridge() if regulariser is None else regulariser
+        self.extra = 0.0  # of (extra/2) ||f||^2 beside all of this, which rank 0 alone may set and adds
         self.evaluation = Question(2 + 2 * features, self._evaluate_node, moves=True)
         self.gradient = Question(features, self._gradient_of_node)
         self.product = Question(features, lambda problem, margins, v: problem.hessian_product(margins, v, ridge))
@@ -59,10 +60,11 @@ class _Sum:
         d = len(f)
         ridge = self._search.ridge * len(rows)
         R = self._search.regulariser
-        value = float(rows[:, 0].sum()) + 0.5 * ridge * float(f @ f) + ridge * float(R.rest(f))
-        self._rest = ridge * R.rest_curvature(f)
+        extra = self._search.extra
+        value = float(rows[:, 0].sum()) + 0.5 * (ridge + extra) * float(f @ f) + ridge * float(R.rest(f))
+        self._rest = ridge * R.rest_curvature(f) + extra
         data_gradient, self._diagonal = rows[:, 2 : 2 + d].sum(axis=0), rows[:, 2 + d :].sum(axis=0) + self._rest
-        parts = (data_gradient, ridge * f + ridge * R.rest_gradient(f))
+        parts = (data_gradient, (ridge + extra) * f + ridge * R.rest_gradient(f))
         scale = sum(float(np.linalg.norm(part)) for part in parts)
         floor = SCALE_FLOOR * float(rows[:, 1].sum())
         return Point(f, value, parts[0] + parts[1], max(scale, floor), abs(value), margins=np.zeros(0))

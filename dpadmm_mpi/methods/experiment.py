@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dpadmm_mpi.config.extensions import Extension, used_by
-from dpadmm_mpi.config.files import Experiment, Grammar, RawConfig, configurations, from_python, load_extensions
+from dpadmm_mpi.config.files import Experiment, Grammar, RawConfig, Setting, configurations, from_python, load_extensions
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.config.reading import Ruling, Table, read_root
 from dpadmm_mpi.errors import InputError
@@ -104,7 +104,7 @@ GRAMMAR: Grammar[Config] = Grammar(
 
 def experiment(
     source: RawConfig | Mapping[str, Any],
-    overrides: Iterable[str] = (),
+    overrides: Iterable[str | Setting] = (),
     only: str | None = None,
     extensions: Iterable[str] = (),
 ) -> Experiment[Config]:

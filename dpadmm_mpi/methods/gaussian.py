@@ -5,7 +5,7 @@ Each family says what they are for its own releases.
 
 from dataclasses import replace
 from functools import singledispatch
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from dpadmm_mpi.config.schedules import has_size, lacks_first
 from dpadmm_mpi.errors import InputError
@@ -68,6 +68,7 @@ class EpsilonSound(AccountKind[GaussianReleases]):
     label: ClassVar[str] = "sound epsilon"
     column: ClassVar[str] = "epsilon sound"
     target: ClassVar[str] = "sound"
+    counts_budget: ClassVar[Literal["pure", "delta", ""]] = "delta"
     line: ClassVar[Any] = (0, (3, 1.5))
 
     def compute(self, releases: GaussianReleases, delta: float) -> Account:

@@ -381,6 +381,13 @@ class KktResidual(Metric):
         return np.full(seen.node_loss.shape, np.nan) if seen.residual is None else seen.residual
 
 
+@metrics.register("solve_residual")
+class SolveResidual(KktResidual):
+    """Norm of the gradient where the local solves ended, the largest since the row before; nan if none"""
+
+    title: ClassVar[str] = "norm of the gradient where the local solves ended"
+
+
 # What a loss adds to the metrics that a family always records, by what it predicts.
 METRICS_OF: Mapping[str, tuple[str, ...]] = {
     "binary": (),

@@ -1,6 +1,6 @@
 """What the engine asks of the nodes of one rank: phases of work, one exchange of a named field, and receiving."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
@@ -55,8 +55,8 @@ class Nodes(Protocol[S]):
 
     def initial(self, runs: range) -> S: ...
 
-    def phases(self, t: int) -> tuple[Phase, ...]:
-        """The exchanges of iteration t; at t = 0 those that set up the first one."""
+    def phases(self, t: int) -> Iterable[Phase]:
+        """The exchanges of iteration t, the same on every rank; at t = 0 those that set up the first one."""
         ...
 
     def work(self, state: S, t: int, runs: range, phase: int) -> S:
@@ -82,12 +82,21 @@ def starting_points(init: str, seed: int, runs: range, places: Ints, features: i
     return points
 
 
-def refuse_inexact(residuals: Array, runs: range, nodes: Ints, t: int) -> None:
-    """Residuals are (runs, nodes). The privacy proofs are about the exact argmin (docs/mathematics.md, section 6)."""
+def refuse_inexact(residuals: Array, runs: range, nodes: Ints, t: int, tolerance: float | None = None) -> None:
+    """Residuals are (runs, nodes), those of solves with a tolerance over it in units of TOLERANCE.
+
+    The privacy proofs are about the exact argmin, or about one to the tolerance (docs/mathematics.md, section 6).
+    """
     failed = np.argwhere(~(residuals <= TOLERANCE))
     if len(failed):
         r, k = failed[0]
+        where, found = f"run {runs[r] + 1}, node {nodes[k]}, iteration {t}", float(residuals[r, k])
+        if tolerance is not None:
+            raise RunError(
+                f"{where}: the local solve stopped at a gradient of norm {found * tolerance / TOLERANCE:.1e}, above "
+                f"algorithm.tolerance = {tolerance:g}; raise it"
+            )
         raise RunError(
-            f"run {runs[r] + 1}, node {nodes[k]}, iteration {t}: the local solve stopped at a relative KKT residual of "
-            f"{residuals[r, k]:.1e}, above {TOLERANCE:.0e}; scale the features or raise problem.rho or algorithm.eta"
+            f"{where}: the local solve stopped at a relative KKT residual of {found:.1e}, above {TOLERANCE:.0e}; scale the "
+            "features or raise problem.rho or algorithm.eta"
         )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from dpadmm_mpi.config.options import Choice, Count, FilePath, Fraction, Options, Probability
+from dpadmm_mpi.config.options import Choice, Count, FilePath, Fraction, Options, Place, Probability
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.networks.topology import Topology, components, of_edges
 from dpadmm_mpi.registry import Registry, is_inside, place_of
@@ -215,6 +215,29 @@ class EdgeFile(Graph):
         return pairs
 
 
+@graphs.register("pairs")
+class Pairs(Graph):
+    """From the configuration itself: `pairs` of node numbers, counted from 0; `nodes`, unless the largest number tells."""
+
+    pairs: list[tuple[Place, Place]]
+    nodes: Count | None = None
+
+    def check(self) -> None:
+        for i, j in self.pairs:
+            if i == j:
+                raise InputError(f"network.pairs: node {i} is joined to itself; remove the pair")
+        highest = max((max(pair) for pair in self.pairs), default=0)
+        if self.nodes is not None and highest >= self.nodes:
+            raise InputError(f"network.nodes: found {self.nodes}, but network.pairs names node {highest} (numbered from 0)")
+
+    @property
+    def size(self) -> int:
+        return self.nodes if self.nodes is not None else max((max(pair) for pair in self.pairs), default=0) + 1
+
+    def edges(self, rng: Generator) -> Ints:
+        return np.array(self.pairs, dtype=np.int64).reshape(-1, 2)
+
+
 @graphs.register("hub")
 class Hub(NamedGraph):
     """A server or curator without records in the middle, which the nodes talk to; of star and curated methods."""
@@ -227,6 +250,9 @@ class Network(Options):
     """Who is joined to whom."""
 
     graph: Annotated[Graph, Choice(graphs)] = Ring()
+
+    def check(self) -> None:
+        self.graph.check()
 
 
 def build(graph: Graph, seed: int) -> Topology:

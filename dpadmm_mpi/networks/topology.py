@@ -94,6 +94,18 @@ def components(topology: Topology) -> list[list[int]]:
     return parts
 
 
+def distances(topology: Topology) -> Ints:
+    """Edges on the shortest way between two nodes, (N, N); as many as there are places where there is no way."""
+    found = np.full((topology.places, topology.places), topology.places, dtype=np.int64)
+    for start in range(topology.places):
+        frontier, length = [start], 0
+        while frontier:
+            found[start, frontier] = length
+            length += 1
+            frontier = [j for j in {j for i in frontier for j in topology.neighbours[i]} if found[start, j] > length]
+    return found[: topology.nodes, : topology.nodes]
+
+
 class IncomingSum:
     """Sum of what the places of one rank receive over a channel, always in ascending order of the senders."""
 

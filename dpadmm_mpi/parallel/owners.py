@@ -22,3 +22,12 @@ def assign_owners(sizes: Ints, ranks: int, has_hub: bool = False) -> Ints:
     for r in range(1, ranks):
         starts[r] = min(max(starts[r], starts[r - 1] + 1), nodes - ranks + r)
     return np.searchsorted(starts, np.arange(nodes), side="right") - 1
+
+
+def owners_of_records(holders: Ints, ranks: int, has_hub: bool = False) -> Ints:
+    """place -> rank, where a node is where its records are; a hub, the last place, on 0."""
+    owner = np.append(holders, 0) if has_hub else holders
+    idle = sorted(set(range(ranks)) - set(owner.tolist()))
+    if idle:
+        raise InputError(f"rank {idle[0]} has brought no records; every rank must bring some, or rank 0 all of them")
+    return np.asarray(owner, dtype=np.int64)

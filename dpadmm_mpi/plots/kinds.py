@@ -4,7 +4,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from dpadmm_mpi.config.options import Options
-from dpadmm_mpi.plots import curves, network
+from dpadmm_mpi.plots import attacker, curves, network
 from dpadmm_mpi.plots.style import Request
 from dpadmm_mpi.registry import Registry
 
@@ -118,6 +118,14 @@ class Tradeoff(PlotKind):
         return curves.tradeoff(request)
 
 
+@plots.register("attacker")
+class Attacker(PlotKind):
+    """What an attacker can find at most, over how many innocent records he accuses."""
+
+    def draw(self, request: Request) -> Any:
+        return attacker.attacker(request)
+
+
 @plots.register("nodes")
 class NodesFigure(PlotKind):
     """How far the nodes are apart, loss and privacy of each."""
@@ -126,9 +134,25 @@ class NodesFigure(PlotKind):
         return network.nodes(request)
 
 
+@plots.register("partition")
+class PartitionFigure(PlotKind):
+    """How the records are spread: labels of each node, and how far its labels are from those of all."""
+
+    def draw(self, request: Request) -> Any:
+        return network.partition(request)
+
+
 @plots.register("network")
 class NetworkFigure(PlotKind):
     """The network with each node's loss, or with --account its privacy."""
 
     def draw(self, request: Request) -> Any:
         return network.network(request)
+
+
+@plots.register("observers")
+class ObserversFigure(PlotKind):
+    """Who learns what: epsilon of every node against every other, and on the network against two of them."""
+
+    def draw(self, request: Request) -> Any:
+        return network.observers(request)

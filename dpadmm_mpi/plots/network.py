@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.plots.style import (
+    COLOURS,
     MAP,
     Request,
     caption,
@@ -72,6 +73,33 @@ def nodes(request: Request) -> Any:
     return figure
 
 
+def partition(request: Request) -> Any:
+    """For each file the records of each node, stacked by label, and below how far its labels are from those of all."""
+    request.needs("data/label_counts")
+    figure, axes = panels(2 * len(request.results), 4.2, 2.6, columns=len(request.results))
+    for index, (result, label) in enumerate(zip(request.results, request.labels, strict=True)):
+        records, distance = axes[index], axes[index + len(request.results)]
+        counts, values = result["data/label_counts"], result["data/label"]
+        node = np.arange(len(counts))
+        width = 0.8 if len(node) <= MANY else 1.0
+        below = np.zeros(len(node))
+        for k, value in enumerate(values):
+            name = f"label {value:+g}" if len(values) <= len(COLOURS) else None
+            records.bar(node, counts[:, k], width, bottom=below, color=COLOURS[k % len(COLOURS)], label=name, linewidth=0)
+            below += counts[:, k]
+        caption(records, in_lines(label, 42), "node")
+        records.set_ylabel("training records")
+        if len(values) <= len(COLOURS):
+            records.legend()
+        distance.plot(node, result["data/label_distance"], "o", color=COLOURS[0], label="labels (total variation)")
+        if "data/mean_distance" in result:
+            distance.plot(node, result["data/mean_distance"], "s", color=COLOURS[1], label="mean record")
+        caption(distance, "distance of the node from all", "node")
+        distance.set_ylim(bottom=0.0)
+        distance.legend()
+    return figure
+
+
 def network(request: Request) -> Any:
     """Each node with its loss at the end, mean over the runs; or, if an account is asked for, with its privacy loss."""
     request.needs("graph/edges", numbers=False)
@@ -94,6 +122,38 @@ def network(request: Request) -> Any:
     if len(finite):
         figure.colorbar(shades, ax=axes, label=title, shrink=0.8, aspect=8 * figure.get_figheight())
     return figure
+
+
+def observers(request: Request) -> Any:
+    """Epsilon of each node against each other, as a table of colours; and on the network, for who learns most and least."""
+    request.needs("privacy/pair_epsilon", numbers=False)
+    figure, axes = panels(3 * len(request.results), 4.2, 4.0)
+    tables = [result["privacy/pair_epsilon"] for result in request.results]
+    everything = np.concatenate([table.ravel() for table in tables])
+    finite = everything[np.isfinite(everything)]
+    low, high = widened(finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
+    for row, (result, label, table) in enumerate(zip(request.results, request.labels, tables, strict=True)):
+        matrix, *networks = axes[3 * row : 3 * row + 3]
+        shades = _matrix(matrix, table, low, high)
+        matrix.set_title(in_lines(label, 42), loc="center")
+        learnt = np.where(np.isfinite(table), table, 0.0).sum(axis=0)
+        for axis, observer, words in zip(networks, (learnt.argmax(), learnt.argmin()), ("most", "least"), strict=True):
+            _draw(axis, result, table[:, observer], low, high)
+            axis.set_title(f"against node {observer}, which learns {words}", loc="center")
+    title = listed([dict(accounts(result)).get("epsilon", "epsilon") for result in request.results])
+    figure.colorbar(shades, ax=axes, label=f"at the end: {title} of the node", shrink=0.8, aspect=8 * figure.get_figheight())
+    return figure
+
+
+def _matrix(axis: Any, table: Array, low: float, high: float) -> Any:
+    shades = axis.imshow(np.where(np.isfinite(table), table, np.nan), cmap=MAP, vmin=low, vmax=high)
+    shades.cmap = shades.cmap.with_extremes(bad="0.85")
+    axis.set_xlabel("observer")
+    axis.set_ylabel("node whose records are protected")
+    for side in (axis.xaxis, axis.yaxis):
+        side.get_major_locator().set_params(integer=True)
+    axis.grid(visible=False)
+    return shades
 
 
 def _draw(axis: Any, result: Result, values: Array, low: float, high: float) -> Any:

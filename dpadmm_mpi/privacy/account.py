@@ -1,14 +1,15 @@
 """Privacy accounts: kinds that are registered, each with its words, and what one says about a run."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.privacy.recorded_curves import Profile, RecordedCurve, curve_of
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.types import Array
@@ -32,6 +33,7 @@ class Account:
     label: str = ""  # in tables and legends
     column: str = ""
     details: Mapping[str, str | float] = field(default_factory=dict)  # further attributes: which proof, a summary
+    profile: Profile | None = None  # of the worst node after the last iteration: delta over epsilon, Renyi divergences
 
     @property
     def values(self) -> Array:
@@ -51,6 +53,7 @@ class AccountKind(Options, Generic[R]):
     column: ClassVar[str]  # in tables
     target: ClassVar[str]  # as privacy.target_account calls it
     line: ClassVar[Any] = ":"  # its line style in plots, as matplotlib has it
+    counts_budget: ClassVar[Literal["pure", "delta", ""]] = ""  # with delta = 0, or above it; "": not what a budget is spent by
 
     @abstractmethod
     def compute(self, releases: R, delta: float) -> Account:
@@ -77,6 +80,29 @@ def accounts_of(releases: Releases, delta: float) -> Sequence[Account]:
             account = kind.compute(releases, delta)
         found.append(checked(account, type(kind), "compute", (releases.iterations + 1, releases.nodes)))
     return tuple(found)
+
+
+def accounts_of_parts(releases: R, compute: Callable[[R], Sequence[Account]]) -> Sequence[Account]:
+    """The accounts of nodes that touch their records more or less often, each by its own part; who never does, spends 0."""
+    found = [(nodes, compute(part)) for nodes, part in releases.parts() if part.touches]
+    if len(found) == 1 and len(found[0][0]) == releases.nodes:
+        return found[0][1]
+    joined = []
+    for same in zip(*(accounts for _, accounts in found), strict=True):
+        values = np.zeros((releases.iterations + 1, releases.nodes))
+        for (nodes, _), account in zip(found, same, strict=True):
+            values[:, nodes] = account.node_values
+        worst = max(same, key=lambda account: float(account.values[-1]))
+        joined.append(replace(worst, node_values=values, proven=all(account.proven for account in same)))
+    return tuple(joined)
+
+
+def curve(found: Sequence[Account]) -> RecordedCurve | None:
+    """Of the first account that is proven, finite and knows one."""
+    for account in found:
+        if account.profile is not None and account.proven and np.isfinite(account.values[-1]):
+            return curve_of(account.profile)
+    return None
 
 
 def checked(account: Any, cls: type[object], function: str, shape: tuple[int, int]) -> Account:

@@ -105,9 +105,23 @@ class Composed(NamedTuple):
 
     def delta(self, epsilon: Array) -> Array:
         """E[(1 - exp(epsilon - L))_+]"""
-        loss = self.spacing * (self.first + np.arange(len(self.probability)))
-        found = [np.sum(self.probability * -np.expm1(np.minimum(e - loss, 0.0))) for e in epsilon]
-        return np.minimum(np.array(found) + self.beyond, 1.0)
+        loss = self.spacing * (self.first + np.arange(float(len(self.probability))))
+        above = np.searchsorted(loss, epsilon, side="right")
+        mass = np.append(np.cumsum(self.probability[::-1])[::-1], 0.0)[above]
+        nearest = np.append(loss, loss[-1])[above]
+        tilted = np.append(tilted_tails(self.probability, self.spacing), 0.0)[above]
+        expected = mass - np.exp(np.minimum(epsilon - nearest, 0.0)) * tilted
+        round_off = 8.0 * np.finfo(np.float64).eps * mass * np.sqrt(len(loss))
+        return np.minimum(np.maximum(expected, 0.0) + round_off + self.beyond, 1.0)
+
+
+def tilted_tails(probability: Array, spacing: float) -> Array:
+    """For each k the sum over j >= k of probability[j] exp(-(j - k) spacing): twice as many terms in every round."""
+    total, terms = probability.copy(), 1
+    while terms < len(total) and terms * spacing < 800.0:
+        total[:-terms] += np.exp(-terms * spacing) * total[terms:]
+        terms *= 2
+    return total
 
 
 def composed(law: RandomLoss, c: Array, every_step: bool) -> Iterator[Composed]:
@@ -428,11 +442,14 @@ def _price(orders: Array) -> Array:
     return orders * np.log(orders) - (1.0 + orders) * np.log1p(orders)
 
 
-def moment_epsilon(tables: "Tables", c: Array, determinant: Array, delta: float) -> Array:
-    """Epsilon after each step of each node, (K, N): valid, cheap, a few percent loose."""
+def moment_epsilon(tables: "Tables", c: Array, determinant: Array, delta: float, gaussian: Array | float = 0.0) -> Array:
+    """Epsilon after each step of each node, (K, N): valid, cheap, a few percent loose.
+
+    `gaussian`: sensitivity over deviation of a Gaussian mechanism that each step is besides.
+    """
     best = np.full(c.shape, np.inf)
     for k, order in enumerate(ORDERS):
-        spent = np.cumsum(tables(c, determinant, k), axis=0)
+        spent = np.cumsum(tables(c, determinant, k) + order * (order + 1.0) / 2.0 * np.square(gaussian), axis=0)
         best = np.minimum(best, (spent - np.log(delta) + _price(order)) / order)
     return np.maximum(best, 0.0)
 

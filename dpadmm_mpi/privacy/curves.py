@@ -18,7 +18,7 @@ is released. The proofs are in docs/mathematics.md, section 3.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -33,6 +33,8 @@ COMPOSITIONS = 600  # convolutions that an account of all nodes may take
 LARGE = 40.0  # epsilon from which on the worst shift of a subspace is looked at too
 
 PURE = "the tighter pure bound"
+INEXACT = ", and a Gaussian mechanism for the inexact solves"
+SHARES = (1e-6, 1e-2, 0.3, 0.99)  # of delta for the inexact solves
 
 
 class Epsilons(NamedTuple):
@@ -61,6 +63,7 @@ class LossSteps:
     signed: bool  # noise in the objective, and the loss decreases: slopes have one sign, and directions are fixed
     subspace: int  # otherwise: dimension of what the two gradients span
     tie: Tie  # slope and curvature of one record together
+    inexact: Array | None = None  # sensitivity over deviation of the Gaussian mechanism that a step is besides; None: none
 
     @property
     def proof(self) -> str:
@@ -87,6 +90,8 @@ class LossSteps:
 
     def epsilon(self, delta: float) -> Epsilons:
         """After each data step of each node."""
+        if self.inexact is not None:
+            return self._with_inexact(self.inexact, delta)
         total = np.cumsum(self.pure, axis=0)
         found, proofs = _pure_epsilon(total, delta), np.full(total.shape, PURE, dtype=object)
         chosen, place = self._different_nodes
@@ -97,8 +102,28 @@ class LossSteps:
             proofs[-len(values) :][smaller] = f"{self.proof}, by {way}"
         return Epsilons(found, proofs)
 
+    def _with_inexact(self, inexact: Array, delta: float) -> Epsilons:
+        """The steps and their Gaussian mechanisms: delta split between the two, or moments added up."""
+        exact, mu = replace(self, inexact=None), np.sqrt(np.cumsum(inexact**2, axis=0))
+        if self._is_gaussian:
+            together = np.sqrt(np.cumsum(self.size**2 + inexact**2, axis=0))
+            return Epsilons(gaussian_epsilon(together, delta), np.full(mu.shape, "Gaussian differential privacy", dtype=object))
+        values, proofs = np.full(mu.shape, np.inf), np.full(mu.shape, PURE, dtype=object)
+        for share in SHARES:
+            main = exact.epsilon(delta * (1.0 - share))
+            total = main.values + gaussian_epsilon(mu, delta * share)
+            proofs = np.where(total < values, main.proofs + INEXACT, proofs)
+            values = np.minimum(values, total)
+        if self.law is not None:
+            moments = self._moments(self.size, self.determinant, delta, inexact)
+            proofs = np.where(moments < values, f"{self.proof}, by moments{INEXACT}", proofs)
+            values = np.minimum(values, moments)
+        return Epsilons(values, proofs)
+
     def last_epsilon(self, delta: float, by_convolution: bool) -> Array:
         """After the last data step of each node, (N,), by one way: never below `epsilon` with that way."""
+        if self.inexact is not None:
+            return np.asarray(self.epsilon(delta).values[-1])
         pure = _pure_epsilon(self.pure.sum(axis=0), delta)
         if self.law is None:
             return pure
@@ -155,13 +180,13 @@ class LossSteps:
     def _steps(self, node: int, upto: int) -> list[Step]:
         return [Step(c, K) for c, K in zip(self.size[:upto, node].tolist(), self.weight[:upto, node].tolist(), strict=True)]
 
-    def _moments(self, size: Array, determinant: Array, delta: float) -> Array:
+    def _moments(self, size: Array, determinant: Array, delta: float, inexact: Array | float = 0.0) -> Array:
         assert self.law is not None
         if self.signed:
             tables = composition.table_of_halves(self.law, size, determinant, self._weight_of, self.tie)
-            return composition.moment_epsilon(tables, size, determinant, delta)
+            return composition.moment_epsilon(tables, size, determinant, delta, inexact)
         tables = composition.table(self.law, size)
-        return composition.moment_epsilon(tables, size, determinant, delta) + np.cumsum(determinant, axis=0)
+        return composition.moment_epsilon(tables, size, determinant, delta, inexact) + np.cumsum(determinant, axis=0)
 
     def _weight_of(self, determinant: float) -> float:
         """K from ln(1 + K c1), which all steps and nodes share the c1 of."""
@@ -187,6 +212,8 @@ class LossSteps:
         upto = len(self.size) if upto is None else upto
         if upto == 0:
             return PrivacyCurve([Pure(0.0)])
+        if self.inexact is not None:
+            return self._inexact_curve(node, upto, float(np.linalg.norm(self.inexact[:upto, node])))
         proofs: list[Proof] = [Pure(float(self.pure[:upto, node].sum()))]
         if self.law is None:
             return PrivacyCurve(proofs)
@@ -197,6 +224,18 @@ class LossSteps:
         growth = (sum(slopes), sum(rests) + float(self.determinant[:upto, node].sum()))
         moments = Moments(lambda orders: self.log_moments(node, upto, orders), growth)
         return PrivacyCurve([*proofs, Convolution(total, shift), moments])
+
+    def _inexact_curve(self, node: int, upto: int, mu: float) -> "PrivacyCurve":
+        main = replace(self, inexact=None).curve(node, upto)
+        if any(isinstance(proof, GaussianProof) for proof in main.proofs):
+            return PrivacyCurve(
+                [GaussianProof(float(np.hypot(proof.mu, mu))) for proof in main.proofs if isinstance(proof, GaussianProof)]
+            )
+        proofs: list[Proof] = [WithGaussian(main, mu)]
+        for proof in main.proofs:
+            if isinstance(proof, Moments):
+                proofs.append(proof.with_gaussian(mu))
+        return PrivacyCurve(proofs)
 
 
 def _pure_epsilon(total: Array, delta: float) -> Array:
@@ -302,6 +341,45 @@ class Moments(Proof):
 
     def renyi(self, orders: Array) -> Array:
         return self.logs(orders - 1.0) / (orders - 1.0)
+
+    def with_gaussian(self, mu: float) -> "Moments":
+        """And N(mu^2/2, mu^2) besides."""
+        slope, rest = self.growth
+        return Moments(lambda orders: self.logs(orders) + orders * (orders + 1.0) * mu**2 / 2.0, (slope + mu**2 / 2.0, rest))
+
+
+@dataclass(frozen=True)
+class WithGaussian(Proof):
+    """Other releases and a Gaussian mechanism: epsilon and delta of the two add up, split in the best way."""
+
+    main: "PrivacyCurve"
+    mu: float
+
+    def delta(self, epsilon: Array) -> Array:
+        splits = [np.where(epsilon >= e, self.main.delta(np.maximum(epsilon - e, 0.0)), 1.0) for e in self._epsilons]
+        return np.minimum(np.min([d + g for d, g in zip(splits, self._deltas, strict=True)], axis=0), 1.0)
+
+    @cached_property
+    def _epsilons(self) -> Array:
+        return np.concatenate([[0.0], self.mu * np.arange(0.5, 9.0, 0.5)])
+
+    @cached_property
+    def _deltas(self) -> Array:
+        return gaussian_delta(self._epsilons, self.mu)
+
+    def epsilon(self, delta: float) -> float:
+        gaussian = [gaussian_epsilon(np.array([self.mu]), delta * share)[0] for share in SHARES]
+        return float(
+            min(self.main.epsilon(np.array([delta * (1.0 - s)]))[0] + g for s, g in zip(SHARES, gaussian, strict=True))
+        )
+
+    def renyi(self, orders: Array) -> Array:
+        return self.main.renyi(orders) + orders * self.mu**2 / 2.0
+
+    @property
+    def growth(self) -> tuple[float, float]:
+        slope, rest = min((proof.growth for proof in self.main.proofs), key=lambda growth: growth[0])
+        return slope + self.mu**2 / 2.0, rest
 
 
 class PrivacyCurve:

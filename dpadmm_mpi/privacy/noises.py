@@ -35,7 +35,6 @@ class Noise(Options):
     words: ClassVar[str] = "noise parameter of the data step; nan if none"
     # Losses depend on shift * parameter^exponent, and `pure_loss` is proportional to it, so that a target can be met; 0: not so
     exponent: ClassVar[int] = 0
-    norm_words: ClassVar[str] = "-"  # the law of the norm at unit size
     default_account: ClassVar[str] = "bound"  # what a target is a value of, if nothing is said
 
     @property
@@ -76,11 +75,15 @@ class Noise(Options):
 
     def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:
         """ln p(noise) - ln p(shifted), along the last axis: the audit's loss of a step, without the determinants."""
-        raise InputError(f'privacy.noise: "{noises.name_of(type(self))}" has no log_ratio, so it cannot be audited')
+        raise NotImplementedError
 
-    def norm_law(self, features: int) -> Any:
-        """The law of the norm of a vector of unit size, as scipy.stats has it; the audit compares it."""
-        raise InputError(f'privacy.noise: "{noises.name_of(type(self))}" has no norm_law, so it cannot be audited')
+    def score(self, noise: Array, parameter: float) -> Array:
+        """The gradient of ln p, along which the audit looks for the worst neighbours."""
+        raise NotImplementedError
+
+    def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
+        """The probability of a norm below `norm`, which the audit compares the recovered noise with."""
+        raise NotImplementedError
 
 
 @noises.register("gamma")
@@ -92,7 +95,6 @@ class Gamma(Noise):
 
     parameter: ClassVar[str] = "alpha"
     exponent: ClassVar[int] = 1
-    norm_words: ClassVar[str] = "Gamma(d, 1/alpha)"
 
     alpha: Schedule | None = None
 
@@ -125,10 +127,13 @@ class Gamma(Noise):
         """alpha (||e^|| - ||e||)"""
         return np.asarray(parameter * (np.linalg.norm(shifted, axis=-1) - np.linalg.norm(noise, axis=-1)))
 
-    def norm_law(self, features: int) -> Any:
-        from scipy import stats
+    def score(self, noise: Array, parameter: float) -> Array:
+        return np.asarray(-parameter * noise / np.maximum(np.linalg.norm(noise, axis=-1, keepdims=True), 1e-300))
 
-        return stats.gamma(features)
+    def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
+        from scipy.special import gammainc
+
+        return np.asarray(gammainc(features, parameter * norm))
 
 
 @noises.register("gaussian")
@@ -142,7 +147,6 @@ class Gaussian(Noise):
     parameter: ClassVar[str] = "noise_std"
     words: ClassVar[str] = "standard deviation of the noise in the data step; nan if none"
     exponent: ClassVar[int] = -1
-    norm_words: ClassVar[str] = "noise_std chi_d"
     default_account: ClassVar[str] = "epsilon"
 
     noise_std: Schedule | None = None
@@ -164,10 +168,13 @@ class Gaussian(Noise):
         """(||e^||^2 - ||e||^2) / (2 sigma^2)"""
         return np.asarray((np.sum(shifted**2, axis=-1) - np.sum(noise**2, axis=-1)) / (2.0 * parameter**2))
 
-    def norm_law(self, features: int) -> Any:
-        from scipy import stats
+    def score(self, noise: Array, parameter: float) -> Array:
+        return np.asarray(-noise / parameter**2)
 
-        return stats.chi(features)
+    def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
+        from scipy.special import gammainc
+
+        return np.asarray(gammainc(0.5 * features, 0.5 * (norm / parameter) ** 2))
 
 
 def draw(noise: Noise, seed: int, runs: range, nodes: Ints, iteration: int, parameter: Array, features: int) -> Array:

@@ -1,8 +1,9 @@
 """Where noise enters a data step, and the papers' cost of that (docs/mathematics.md, section 3)."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from dpadmm_mpi.config.options import Choice, Delta, Moderate, OpenFraction, Options
@@ -24,11 +25,21 @@ class Perturbation(Options):
     private: ClassVar[bool] = True
 
 
+class Budget(Options):
+    """What the worst node may spend at most; the data step that would exceed it is not taken."""
+
+    epsilon: Moderate
+    delta: Annotated[float, Meta(ge=0, lt=1)] | None = None  # None: privacy.delta; 0: by the tighter pure bound
+    # stop: the run ends when the first node has spent its budget; rest: such a node leaves its records alone from then on
+    when_spent: Literal["stop", "rest"] = "stop"
+
+
 class Calibrated(Perturbation):
     """Noise whose size may be found from a target."""
 
     target: Moderate | None = None  # total privacy of the worst node, which the noise is calibrated to
     target_account: str | None = None  # what the target is a value of
+    budget: Budget | None = None  # what may be spent at most
 
     def __post_init__(self) -> None:
         if self.target is not None and self.target_account is None:
@@ -64,6 +75,8 @@ class DataStepPerturbation(Calibrated):
     theorem: ClassVar[str] = ""  # of `paper_cost`
 
     noise: Annotated[Noise, Choice(noises)] = Gamma()
+    # Standard deviation of Gaussian noise on what is released, beside the other, where solves end at algorithm.tolerance
+    release_std: Moderate | None = None
 
     @property
     def usual_account(self) -> str:

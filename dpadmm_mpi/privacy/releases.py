@@ -1,13 +1,15 @@
 """What was released, as plain records: data that the privacy accounts fold over. Enough for every account, free of records."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
 from dpadmm_mpi.privacy.data_steps import DataSteps
 from dpadmm_mpi.privacy.noises import Noise
 from dpadmm_mpi.privacy.perturbations import Perturbation
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Bools, Ints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +24,19 @@ class Releases:
     def nodes(self) -> int:
         raise TypeError("a kind of releases says how many nodes there are")
 
+    @property
+    def touches(self) -> int:
+        """How often the records are touched: in every iteration, unless a kind says otherwise."""
+        return self.iterations
+
+    def first(self, touches: int) -> Self:
+        """What is released before the records are touched once more."""
+        raise TypeError("a kind of releases says what its first part is")
+
+    def parts(self) -> Sequence[tuple[Ints, Self]]:
+        """Nodes with what they release, where not all touch their records equally often."""
+        return [(np.arange(self.nodes), self)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkReleases(DataSteps, Releases):
@@ -30,10 +45,55 @@ class NetworkReleases(DataSteps, Releases):
     perturbation: Perturbation
     noise: Noise | None
     parameter: Array
+    tolerance: float = 0.0  # norm of the gradient that a solve may end at; 0: solves are exact
+    release_std: float = 0.0  # of the Gaussian noise that hides where they end
+    own_steps: Ints | None = None  # (N,) data steps before a node rests: it leaves its records alone from then on; None: all
 
     @property
     def nodes(self) -> int:
         return len(self.V)
+
+    @property
+    def touches(self) -> int:
+        return len(self.data_steps)
+
+    @property
+    def inexact_shift(self) -> Array:
+        """What inexact solves shift the Gaussian noise on the release by, over its deviation: 2 tau / (mu s), (K, N)."""
+        if not self.tolerance:
+            return np.zeros_like(self.eta)
+        return 2.0 * self.tolerance / (self.curvature * self.release_std)
+
+    @property
+    def active(self) -> Bools:
+        """Whether a node touches its records in a data step, (K, N)."""
+        if self.own_steps is None:
+            return np.ones(self.eta.shape, dtype=bool)
+        return np.arange(self.touches)[:, None] < self.own_steps
+
+    def steps_of(self, node: int) -> Ints:
+        """The iterations in which a node touches its records."""
+        return self.data_steps[self.active[:, node]]
+
+    def first(self, touches: int) -> Self:
+        last = self.iterations if touches >= self.touches else int(self.data_steps[touches]) - 1
+        kept = {name: getattr(self, name)[:touches] for name in ("data_steps", "eta", "theta", "parameter")}
+        return replace(self, iterations=last, **kept)
+
+    def of_nodes(self, nodes: Ints) -> Self:
+        """Of some nodes alone: rho/N stays what it is."""
+        over_nodes = {name: getattr(self, name)[:, nodes] for name in ("eta", "theta", "parameter")}
+        return replace(self, V=self.V[nodes], B=self.B[nodes], rho=self.rho * len(nodes) / self.nodes, **over_nodes)
+
+    def parts(self) -> Sequence[tuple[Ints, Self]]:
+        if self.own_steps is None:
+            return super().parts()
+        whole = replace(self, own_steps=None)
+        found = []
+        for steps in np.unique(self.own_steps).tolist():
+            nodes = np.flatnonzero(self.own_steps == steps)
+            found.append((nodes, replace(whole.first(steps).of_nodes(nodes), iterations=self.iterations)))
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +118,9 @@ class StarReleases(GaussianReleases):
     batch_size: int = 1  # records of an inner step
     growth: Array = field(default_factory=lambda: np.zeros(0))
     c: float = 1.0
+
+    def first(self, touches: int) -> Self:
+        return replace(self, iterations=touches, growth=self.growth[:touches])
 
     @property
     def sigma(self) -> Array:
@@ -91,6 +154,10 @@ class CuratedReleases(GaussianReleases):
     @property
     def nodes(self) -> int:
         return self.shards
+
+    def first(self, touches: int) -> Self:
+        shape = self.noise_shape
+        return replace(self, iterations=touches, noise_shape=None if shape is None else shape[:touches])
 
     @property
     def averaged(self) -> int:

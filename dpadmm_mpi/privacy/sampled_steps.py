@@ -35,6 +35,11 @@ class Mixture(NamedTuple):
         """The smallest epsilon with delta(epsilon) <= delta, (rows,)."""
         return smallest_epsilon(self.probabilities, np.sqrt(self.squares) / noise, delta)
 
+    def delta(self, noise: float, epsilon: Array) -> Array:
+        """delta at each epsilon after the last number of iterations; what the law leaves out is not counted here."""
+        mu = np.sqrt(self.squares[-1:]) / noise
+        return np.array([delta_of(np.array([each]), self.probabilities[-1:], mu)[0][0] for each in epsilon])
+
 
 class Steps(NamedTuple):
     """`steps` in every iteration, with noise of its own, (K,); a record enters each with the chance `rate`."""

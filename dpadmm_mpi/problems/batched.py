@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.newton import ARMIJO, ITERATIONS, ROUND_OFF, TOLERANCE, norms
-from dpadmm_mpi.problems.objective import SCALE_FLOOR, NodeProblem
+from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.strategies import nodes_in_a_chunk
-from dpadmm_mpi.types import Array, Ints, Matrix
+from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 _ROWS = 8  # shards are padded with rows of zeros to a multiple of this
 
@@ -61,6 +62,7 @@ class Batch:
             if problem.targets is not None:
                 self.targets[k, : len(view)] = problem.targets
         self.C = np.array([problem.C for problem in problems])
+        self.scales = np.array([problem.scales for problem in problems])
         self.ridge = np.array([problem.ridge for problem in problems])
 
     def _chunks(self) -> list[slice]:
@@ -77,47 +79,49 @@ class Batch:
                 means[run, chunk] = np.sum(self.weight[chunk] * values, axis=-1) / self.C[chunk]
         return means
 
-    def argmins(self, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
-        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals."""
-        found, residuals = np.empty_like(start), np.empty(start.shape[:-1])
+    def argmins(self, linear: Array, quadratic: Array, start: Array, active: Bools) -> tuple[Array, Array]:
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every active node and run, and the relative residuals."""
+        found, residuals = start.copy(), np.full(start.shape[:-1], np.nan)
         with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in an infinite residual
             for chunk in self._chunks():
+                some = chunk if active[chunk].all() else np.arange(chunk.start, chunk.stop)[active[chunk]]
                 for run in range(len(start)):
-                    points = self._minimise(chunk, linear[run, chunk], (self.ridge + quadratic)[chunk], start[run, chunk])
-                    found[run, chunk], residuals[run, chunk] = points.f, points.residual
+                    records = self.signed[some], self.targets[some], self.weight[some]
+                    stack = Tilted(self.loss, *records, self.scales[some], linear[run, some], (self.ridge + quadratic)[some])
+                    found[run, some], residuals[run, some] = stack.argmins(start[run, some])
         return found, residuals
 
-    def _minimise(self, chunk: slice, linear: Array, ridge: Array, start: Array) -> _Points:
-        tilted = _Tilted(self, self.signed[chunk], self.targets[chunk], self.weight[chunk], self.C[chunk], linear, ridge)
-        points = tilted.evaluate(start)
+
+class Tilted(NamedTuple):
+    """The objectives of some nodes with their linear and quadratic terms; `ridge` holds both quadratic terms."""
+
+    loss: Loss
+    signed: Array
+    targets: Array  # what residuals are from; 0 for margins
+    weight: Array
+    scales: Array  # (nodes, 2)
+    linear: Array
+    ridge: Array
+
+    def at(self, rows: Ints) -> "Tilted":
+        if len(rows) == len(self.ridge):
+            return self
+        return Tilted(self.loss, *(field[rows] for field in self[1:]))
+
+    def argmins(self, start: Array) -> tuple[Array, Array]:
+        """Of every node, and the relative residuals."""
+        points = self.evaluate(start)
         active = np.arange(len(start))
         for _ in range(ITERATIONS):
             residual = points.residual[active]
             active = active[(residual > TOLERANCE) & (residual < np.inf)]
             if not len(active):
                 break
-            active = _line_search(tilted.at(active), points, active)
-        return points
-
-
-class _Tilted(NamedTuple):
-    """The objectives of some nodes with their linear and quadratic terms; `ridge` holds both quadratic terms."""
-
-    batch: Batch
-    signed: Array
-    targets: Array  # what residuals are from; 0 for margins
-    weight: Array
-    C: Array
-    linear: Array
-    ridge: Array
-
-    def at(self, rows: Ints) -> "_Tilted":
-        if len(rows) == len(self.C):
-            return self
-        return _Tilted(self.batch, *(field[rows] for field in self[1:]))
+            active = _line_search(self.at(active), points, active)
+        return points.f, points.residual
 
     def evaluate(self, f: Array) -> _Points:
-        loss, ridge = self.batch.loss, self.ridge[:, None]
+        loss, ridge = self.loss, self.ridge[:, None]
         margins = _times(self.signed, f) - self.targets
         terms = (
             np.sum(self.weight * loss.value(margins), axis=-1),
@@ -125,19 +129,19 @@ class _Tilted(NamedTuple):
             np.vecdot(self.linear, f),
         )
         data = ((self.weight * loss.first(margins))[:, None, :] @ self.signed)[:, 0, :]
-        scale = np.maximum(norms(data) + norms(ridge * f) + norms(self.linear), SCALE_FLOOR * self.C)
+        scale = np.clip(norms(data) + norms(ridge * f) + norms(self.linear), *self.scales.T)
         value, magnitude = terms[0] + terms[1] + terms[2], np.abs(terms[0]) + np.abs(terms[1]) + np.abs(terms[2])
         return _Points(f.copy(), value, data + ridge * f + self.linear, scale, magnitude, margins)
 
     def directions(self, points: _Points) -> Array:
-        w = self.weight * self.batch.loss.second(points.margins)
+        w = self.weight * self.loss.second(points.margins)
         H = self.signed.swapaxes(1, 2) @ (w[:, :, None] * self.signed)
         diagonal = np.arange(H.shape[1])
         H[:, diagonal, diagonal] += self.ridge[:, None]
         return np.asarray(np.linalg.solve(H, -points.gradient[:, :, None])[:, :, 0])
 
 
-def _line_search(tilted: _Tilted, points: _Points, active: Ints) -> Ints:
+def _line_search(tilted: Tilted, points: _Points, active: Ints) -> Ints:
     """One Newton step of the active nodes, each halved until the value falls; the nodes that moved."""
     here = points.at(active)
     directions = tilted.directions(here)

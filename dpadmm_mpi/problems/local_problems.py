@@ -113,21 +113,32 @@ class LocalProblems(Sequence[NodeProblem]):
                 values[:, k] += [problem.rest(f) for f in primals[:, k]]
         return values
 
-    def argmins(self, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
-        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals."""
-        found, residuals = np.empty_like(start), np.empty(start.shape[:-1])
+    def argmins(self, linear: Array, quadratic: Array, start: Array, active: Bools | None = None) -> tuple[Array, Array]:
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals.
+
+        Of the active nodes, (nodes,); the records of the others are left alone, and they have their start and nan.
+        """
+        found, residuals = start.copy(), np.full(start.shape[:-1], np.nan)
+        active = np.ones(len(self), dtype=bool) if active is None else active
         for nodes, batch in self._batches:
-            found[:, nodes], residuals[:, nodes] = batch.argmins(linear[:, nodes], quadratic[nodes], start[:, nodes])
-        for k in self._damped:
+            if active[nodes].any():
+                found[:, nodes], residuals[:, nodes] = batch.argmins(
+                    linear[:, nodes], quadratic[nodes], start[:, nodes], active[nodes]
+                )
+        for k in filter(active.__getitem__, self._damped):
             points = [
                 self._problems[k].argmin(l, float(quadratic[k]), s) for l, s in zip(linear[:, k], start[:, k], strict=True)
             ]
             found[:, k], residuals[:, k] = [point.f for point in points], [point.residual for point in points]
         for some, rows in self._solves(len(start)):
-            found[rows], residuals[rows] = self._argmins(some, linear[rows], quadratic[some], start[rows])
+            if active[some].any():
+                found[rows], residuals[rows] = self._argmins(some, linear[rows], quadratic[some], start[rows], active[some])
         return found, residuals
 
-    def _argmins(self, nodes: list[int], linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
+    def _argmins(self, nodes: list[int], linear: Array, quadratic: Array, start: Array, active: Bools) -> tuple[Array, Array]:
+        """Several nodes of which some are active, in the only run; or one in all of them."""
+        if not active.all():
+            return self._some_argmins(nodes, linear, quadratic, start, active)
         problems = [self._problems[k] for k in nodes]
         if nodes[-1] not in self._references:
             self._references |= zip(nodes, quasi_newton.references(problems), strict=True)
@@ -136,6 +147,21 @@ class LocalProblems(Sequence[NodeProblem]):
         found = quasi_newton.argmin(problems, [self._references[k] for k in nodes], linear, quadratic, start, margins)
         self._solved[nodes[0]] = found.f, found.margins
         return found.f, found.residual
+
+    def _some_argmins(
+        self, nodes: list[int], linear: Array, quadratic: Array, start: Array, active: Bools
+    ) -> tuple[Array, Array]:
+        """One after the other; their margins are put together as those of all nodes, where no point of the others is known."""
+        points, residuals = np.full_like(start, np.nan), np.full(len(nodes), np.nan)
+        margins = np.zeros((len(nodes), self._problems[nodes[0]].records))
+        self._measured.pop(nodes[0], None)
+        ones = np.ones(1, dtype=bool)
+        for row in np.flatnonzero(active).tolist():
+            one = slice(row, row + 1)
+            points[one], residuals[one] = self._argmins([nodes[row]], linear[one], quadratic[one], start[one], ones)
+            margins[row] = self._solved.pop(nodes[row])[1][0]
+        self._solved[nodes[0]] = points, margins
+        return np.where(active[:, None], points, start), residuals
 
 
 def _are_known(points: Array, points_and_margins: tuple[Array, Array] | None) -> Bools:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpadmm_mpi.problems.losses import Loss
-from dpadmm_mpi.problems.newton import Point, conjugate_gradients, minimise
+from dpadmm_mpi.problems.newton import TOLERANCE, Point, conjugate_gradients, minimise
 from dpadmm_mpi.problems.regularisers import SmoothRegulariser
 from dpadmm_mpi.types import Array, CsrMatrix, Matrix
 
@@ -44,6 +44,7 @@ class NodeProblem:
         C: float,
         ridge: float,
         regulariser: SmoothRegulariser | None = None,
+        tolerance: float | None = None,
         targets: Array | None = None,
     ) -> None:
         self.signed = signed
@@ -53,6 +54,14 @@ class NodeProblem:
         self.weight = C / signed.shape[0]  # of one record
         self.ridge = ridge  # rho/N
         self.regulariser = None if regulariser is None or regulariser.is_ridge else regulariser  # None: the ridge alone
+        self.tolerance = tolerance  # norm of the gradient at which a solve ends; None: it is exact, relative to the terms
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """The smallest and the largest number that gradients are relative to; with a tolerance of its own it is fixed, so that
+        a residual of TOLERANCE means a gradient of that norm.
+        """
+        return (SCALE_FLOOR * self.C, np.inf) if self.tolerance is None else (self.tolerance / TOLERANCE,) * 2
 
     @property
     def signed(self) -> Matrix:
@@ -95,7 +104,7 @@ class NodeProblem:
     def with_records(self, signed: Matrix, targets: Array | None) -> "NodeProblem":
         """The same with other records, each of which weighs as much as before."""
         C = self.weight * signed.shape[0]
-        return type(self)(signed, self.loss, C, self.ridge, self.regulariser, targets)
+        return type(self)(signed, self.loss, C, self.ridge, self.regulariser, self.tolerance, targets)
 
     def products(self, f: Array) -> Array:
         """What f adds to the margins of all records: f.x_n, with the sign of y_n where there are no targets."""
@@ -238,7 +247,7 @@ class Tilted:
             f=f,
             value=sum(terms),
             gradient=gradient,
-            scale=max(sum(float(np.linalg.norm(part)) for part in parts), SCALE_FLOOR * problem.C),
+            scale=float(np.clip(sum(float(np.linalg.norm(part)) for part in parts), *problem.scales)),
             magnitude=sum(map(abs, terms)),
             margins=margins,
         )

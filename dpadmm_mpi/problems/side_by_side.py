@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpadmm_mpi.problems.newton import norms
-from dpadmm_mpi.problems.objective import SCALE_FLOOR, MarginStep, NodeProblem
+from dpadmm_mpi.problems.objective import MarginStep, NodeProblem
 from dpadmm_mpi.types import Array, Ints
 
 
@@ -33,7 +33,7 @@ class Objectives:
         self._problems = problems  # one for all rows; or one for each, with as many records as the others, and in the cache
         self.linear, self.ridge = linear, ridge  # (rows, d), and (1,) or (rows,)
         self.weight = np.array([problem.weight for problem in problems])  # of a record
-        self._floor = SCALE_FLOOR * np.array([problem.C for problem in problems])
+        self._scales = np.array([problem.scales for problem in problems]).T
         self.of_several_nodes = len(problems) > 1
         one_output = problems[0].outputs == 1
         self._row_by_row = self.of_several_nodes or (len(linear) == 1 and problems[0].stays_in_cache and one_output)
@@ -80,7 +80,7 @@ class Objectives:
         """Gradients and their norms relative to those of their terms, where sum_n L'_n y_n x_n is known."""
         data, pull = self.weight[:, None] * sums, self.ridge[:, None] * f
         gradient = data + pull + self.linear
-        scale = np.maximum(norms(data) + norms(pull) + norms(self.linear), self._floor)
+        scale = np.clip(norms(data) + norms(pull) + norms(self.linear), *self._scales)
         return Points(f, margins, gradient, np.where(scale < np.inf, norms(gradient) / scale, np.nan))
 
     def hessian(self, row: int, margins: Array) -> Array:

@@ -85,8 +85,9 @@ def node_problem(
     C: float,
     ridge: float,
     regulariser: SmoothRegulariser | None = None,
+    tolerance: float | None = None,
     targets: Array | None = None,
 ) -> NodeProblem:
     """Of the kind that the loss asks for."""
     kind = SoftmaxProblem if isinstance(loss, Softmax) else NodeProblem
-    return kind(signed, loss, C, ridge, regulariser, targets)
+    return kind(signed, loss, C, ridge, regulariser, tolerance, targets)

@@ -13,6 +13,7 @@ from dpadmm_mpi.plots import svg
 from dpadmm_mpi.plots.curves import has_numbers
 from dpadmm_mpi.plots.kinds import OverIterations, OverPrivacy, plots
 from dpadmm_mpi.plots.style import Request
+from dpadmm_mpi.reports.meaning import attacker_rows, in_words
 from dpadmm_mpi.reports.tables import mean_and_range, number, result_cells, status
 from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels, last_row
 
@@ -133,7 +134,18 @@ def _privacy(result: Result) -> str:
     if not rows:
         return "<p>The file has no privacy account.</p>"
     header = ["account", "worst node", "best node", "proven", "neighbouring data sets", "theorem"]
-    return _table(header, rows, text=(0, 3, 4, 5))
+    return _table(header, rows, text=(0, 3, 4, 5)) + _meaning(result)
+
+
+def _meaning(result: Result) -> str:
+    """What the accounts mean for a person in the data."""
+    if (curve := result.curve) is None:
+        return ""
+    sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in in_words(curve))
+    rows = [[f"{100 * accused:g} %", f"{100 * found:.3g} %"] for accused, found in attacker_rows(curve)]
+    return f"<p>Of everything that one run releases:</p><ul>{sentences}</ul>" + _table(
+        ["of the innocent records, accused", "of the guilty records, found at most"], rows, text=()
+    )
 
 
 def _network(result: Result, figures: _Figures) -> str:

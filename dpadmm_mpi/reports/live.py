@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.storage.checkpoint import restart_folder
 from dpadmm_mpi.storage.experiments import stored_fingerprint
-from dpadmm_mpi.storage.result import Result, accounts, attributes_of, is_proven
+from dpadmm_mpi.storage.result import Result, accounts, attributes_of, dimensions, is_proven
 from dpadmm_mpi.storage.run_status import failure, is_locked
 
 Array = NDArray[np.float64]
@@ -139,7 +139,8 @@ def _privacy(file: h5py.File, row: int) -> list[tuple[str, float, bool]]:
     """What the file's own accounts say, whatever the family."""
     names = [f"privacy/{name}" for name in file["privacy"]]
     arrays = {name: file[name][...] for name in ["iteration", *names]}
-    part = Result(str(file.filename), arrays, {}, {name: attributes_of(file[name]) for name in names})
+    dims = {name: dimensions(file[name]) for name in arrays}
+    part = Result(str(file.filename), arrays, dims, {name: attributes_of(file[name]) for name in names})
     return [(title, float(part[f"privacy/{name}"][row]), is_proven(part, name)) for name, title in accounts(part)]
 
 

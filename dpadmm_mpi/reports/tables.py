@@ -6,12 +6,16 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.data.catalogue import PublicDataset
+from dpadmm_mpi.data.partitions import DEFAULT_TRAIN, partitions
 from dpadmm_mpi.data.sources import sources
+from dpadmm_mpi.data.statistics import Statistics
 from dpadmm_mpi.data.store import Store
+from dpadmm_mpi.data.survey import RARE, Survey
 from dpadmm_mpi.methods.base import Plan
 from dpadmm_mpi.methods.metrics import metrics
 from dpadmm_mpi.networks.graphs import graphs
 from dpadmm_mpi.registry import first_line
+from dpadmm_mpi.reports.meaning import in_words
 from dpadmm_mpi.storage.result import Result, account_column, accounts, is_proven, labels, last_row, measurements, words_for
 from dpadmm_mpi.types import Array, Ints
 
@@ -55,6 +59,13 @@ def result_cells(results: Sequence[Result], errors: bool = False) -> tuple[list[
     return [header[k] for k in keep], [[row[k] for k in keep] for row in rows]
 
 
+def against_table(result: Result, observers: Sequence[int]) -> str:
+    """Each node's epsilon against some nodes that pool what they have seen."""
+    against = result.epsilon_against(*observers)
+    rows = [[str(node), "one of them" if np.isnan(value) else number(value)] for node, value in enumerate(against)]
+    return aligned(["node", "epsilon"], rows)
+
+
 def _familiar(item: tuple[str, str]) -> int:
     """The order of the columns: metrics as they are registered, others behind them."""
     return list(metrics).index(item[0]) if item[0] in metrics else len(list(metrics))
@@ -84,7 +95,9 @@ def status(result: Result) -> str:
     return "complete" if result.complete else "incomplete"
 
 
-def plan_report(plan: Plan[Any], owner: Ints, conditions: Sequence[str], cost: str) -> str:
+def plan_report(
+    plan: Plan[Any], owner: Ints, conditions: Sequence[str], cost: str, statistics: Statistics | None = None
+) -> str:
     """What `dpadmm check` says about a configuration."""
     config, degree = plan.config, plan.topology.degree
     shape = "star" if plan.topology.has_hub else graphs.name_of(type(config.network.graph))
@@ -97,6 +110,7 @@ def plan_report(plan: Plan[Any], owner: Ints, conditions: Sequence[str], cost: s
         f"{plan.total_records - plan.sizes.sum()} for testing, "
         f"{plan.features} features; the smallest shard has {plan.sizes.min()} records (node {plan.sizes.argmin()}), "
         f"the largest {plan.sizes.max()}",
+        f"partition  {partitions.name_of(type(config.data.split))}{'' if statistics is None else f'; {statistics.in_words()}'}",
         f"method     {config.method_name} ({plan.source}), {plan.work_in_words}, {config.runs} runs",
         f"privacy    {plan.privacy_in_words}",
         f"layout     {_layout(plan, owner)}",
@@ -131,6 +145,71 @@ def data_report(entry: type[PublicDataset], store: Store) -> str:
     return "\n".join(lines)
 
 
+def survey_report(survey: Survey, nodes: int) -> str:
+    """What `dpadmm data info FILE` says."""
+    separator = {None: "", "\t": ", separated by tabs"}.get(survey.separator, f', separated by "{survey.separator}"')
+    rows = [
+        [c.name, c.judgement.kind, str(c.missing or "-"), str(c.judgement.distinct or "-"), c.values, c.judgement.words]
+        for c in survey.columns
+    ]
+    shares = ", ".join(f"{name} ({100 * count / survey.records:.1f} %)" for name, count in survey.labels.items())
+    lines = [
+        f"{survey.path}: {survey.source}{separator}, {survey.records:,} records, {len(survey.columns)} columns and the label",
+        f"label      {survey.label or 'y'}: {shares}",
+        "",
+        aligned(["column", "kind", "missing", "distinct", "values", "doubt"], rows, left=(0, 1, 4, 5)),
+        "",
+        *_advice(survey),
+        f"partition  {_partition_of(survey, nodes)}",
+        "",
+        *survey.toml(),
+        *_group_lines(survey),
+        "",
+        *survey.problem(nodes),
+        "",
+        "[network]",
+        f"nodes = {nodes}",
+    ]
+    return "\n".join(lines)
+
+
+def _advice(survey: Survey) -> list[str]:
+    """A sentence for each thing to know before the steps are taken."""
+    found = []
+    if len(survey.labels) != 2:
+        found.append(f"note       there are {len(survey.labels)} different labels; a binary problem needs two")
+    else:
+        rare, share = min(((name, count / survey.records) for name, count in survey.labels.items()), key=lambda pair: pair[1])
+        if share < RARE:
+            found.append(
+                f"note       label {rare} is rare: who never says {rare} has an error of {100 * share:.1f} %, so compare with "
+                'that; split = "stratified" gives every node some'
+            )
+    if survey.dropped:
+        found.append(f"note       {', '.join(survey.dropped)} would be dropped: remove what is a feature from drop")
+    if any("standardise" in step or "impute" in step for step in survey.steps()):
+        found.append(
+            "note       impute and standardise learn from the records, which no privacy account counts; for a private run give "
+            'what is publicly known: { step = "impute", values = { NAME = VALUE } }, '
+            '{ step = "standardise", ranges = { NAME = [LOWEST, HIGHEST] } }'
+        )
+    return found
+
+
+def _partition_of(survey: Survey, nodes: int) -> str:
+    training = round(DEFAULT_TRAIN * survey.records)
+    words = f"even: {training // nodes} training records at each of {nodes} nodes, {survey.records - training} for testing"
+    if (group := survey.group) is not None:
+        words += f'; or one node for each of the {group.judgement.distinct} values of "{group.name}"'
+    return words
+
+
+def _group_lines(survey: Survey) -> list[str]:
+    if (group := survey.group) is None:
+        return []
+    return ['# split = "by-column"', f'# column = "{group.name}"    # with network.nodes = {group.judgement.distinct}']
+
+
 def _totals(plan: Plan[Any]) -> list[str]:
     """Each account at T, worst and best node, and what would improve the worst number."""
     lines = []
@@ -141,6 +220,8 @@ def _totals(plan: Plan[Any]) -> list[str]:
             f"total      {account.title}: {at_end.max():.6g} at node {at_end.argmax()}{proven}; best {at_end.min():.6g} "
             f"at node {at_end.argmin()}"
         )
+    if plan.curve is not None:
+        lines += [f"means      {sentence}" for sentence in in_words(plan.curve)]
     if ways := plan.improvements():
         lines.append(f"to improve {'; '.join(ways)}")
     return lines

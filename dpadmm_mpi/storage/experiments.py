@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dpadmm_mpi.config.extensions import Extension
-from dpadmm_mpi.config.files import Experiment, RawConfig, from_python, load_extensions, read_table
+from dpadmm_mpi.config.files import Experiment, RawConfig, Setting, from_python, load_extensions, read_table
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Config, fingerprint
 from dpadmm_mpi.methods.experiment import experiment
@@ -25,7 +25,7 @@ def source_of(source: str | Path | Mapping[str, Any]) -> RawConfig:
 
 def load(
     source: str | Path | Mapping[str, Any],
-    overrides: Iterable[str] = (),
+    overrides: Iterable[str | Setting] = (),
     only: str | None = None,
     extensions: Iterable[str] = (),
 ) -> Experiment[Config]:

@@ -18,17 +18,22 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.dataset import Dataset, statistics_of
+from dpadmm_mpi.data.statistics import Statistics
 from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.methods.base import Plan, fingerprint, to_toml
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.privacy.account import kinds_for
+from dpadmm_mpi.privacy.gaussian_noise import ORDERS
+from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 from dpadmm_mpi.storage.timing import TIMING
 from dpadmm_mpi.types import Ints
 
 Shapes = dict[str, tuple[int, ...]]  # of the fields of a state, all places
 
-FORMAT_VERSION = 2  # 2: title, units, scale, column, lower_is_better of measurements; title, column of accounts; extensions
+# 2: title, units, scale, column, lower_is_better of measurements; title, column of accounts; extensions
+# 3: pair_epsilon, observer and budget_steps under /privacy; solve_residual; iterations may end where a budget does
+FORMAT_VERSION = 3
 _OVERHEAD = 200_000  # bytes for names, attributes and HDF5's own tables
 _DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx")
 
@@ -121,9 +126,19 @@ class LogFile:
         self._dataset("data/node_of_record", dataset.node_of_record(), ("data/record",), text)
         self._dataset("data/sizes", self._plan.sizes, ("node",), "training records of each node")
         self.file["data"].attrs.update(dataset.description())
+        if (statistics := statistics_of(dataset)) is not None:
+            self._describe_nodes(statistics)
         if (names := self._plan.names_of(dataset.feature_names())) is not None:
             self.file.create_dataset("data/feature_names", data=names, dtype=h5py.string_dtype())
             self._attach(self.file["data/feature_names"], ("feature",), "names of the features")
+
+    def _describe_nodes(self, statistics: Statistics) -> None:
+        """How the nodes' records differ."""
+        self.file.create_dataset("data/label", data=statistics.labels, dtype=np.float64).make_scale("label")
+        self._dataset("data/label_counts", statistics.counts, ("node", "data/label"), "training records of each node and label")
+        self._dataset("data/label_distance", statistics.label_distance, ("node",), statistics.LABEL_DISTANCE)
+        if statistics.mean_distance is not None:
+            self._dataset("data/mean_distance", statistics.mean_distance, ("node",), statistics.MEAN_DISTANCE)
 
     def _known_before(self, owner: Ints, hosts: list[str], mpi: str) -> None:
         plan, rows = self._plan, self._plan.recorded
@@ -143,6 +158,10 @@ class LogFile:
                 kind = kinds.get(account.name)
                 attributes["title"] = account.label or (account.title if kind is None else kind.label)
                 attributes["column"] = account.column or (account.name if kind is None else kind.column)
+        for name, known in plan.known_before.items():
+            self._dataset(name, *known)
+        if plan.curve is not None:
+            self._curve(plan.curve)
         for name, used in plan.schedules.items():
             self._dataset(name, used.values[rows], ("iteration", "node"), used.description)
         self._dataset("graph/edges", plan.topology.edges, ("graph/edge", "graph/end"), "each edge once")
@@ -152,6 +171,20 @@ class LogFile:
             self._dataset("problem/map", plan.map_for_the_record, ("constraint", "feature"), "A, of g(A x)")
         self._dataset("timing/owner", owner[: plan.nodes], ("node",), "rank that hosted the node")
         self.file["timing"].attrs.update({"ranks": len(hosts), "hosts": hosts, "mpi": mpi})
+
+    def _curve(self, curve: RecordedCurve) -> None:
+        for name, values, values_of, text in (
+            (
+                "curve",
+                curve.delta,
+                ("curve_epsilon", curve.epsilon),
+                "delta over epsilon of the worst node after the last iteration",
+            ),
+            ("renyi", curve.renyi, ("renyi_order", ORDERS), "Renyi divergences of the worst node after the last iteration"),
+        ):
+            scale = f"privacy/{values_of[0]}"
+            self.file.create_dataset(scale, data=values_of[1]).make_scale(values_of[0])
+            self._dataset(f"privacy/{name}", values, (scale,), text)
 
     def _dataset(self, name: str, values: NDArray[Any], dims: tuple[str, ...], text: str) -> None:
         dtype = np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64
@@ -190,9 +223,9 @@ def bytes_needed(plan: Plan[Any], shapes: Shapes) -> int:
     total = sum(numbers("run", "iteration", *dims) for dims, *_ in layout(plan).values())
     total += sum(numbers("run", *dims) for dims, *_ in plan.measures_class.finals.values())
     accounts = len(kinds_for(plan.releases))
-    known_before = len(plan.schedules) + 1 + accounts
-    total += known_before * numbers("iteration", "node") + accounts * numbers("iteration")
+    total += sum(known.values.size for known in plan.known_before.values())
+    total += (len(plan.schedules) + 1 + accounts) * numbers("iteration", "node") + accounts * numbers("iteration")
     total += (plan.config.runs + 1) * _numbers(shapes)
-    total += 2 * len(plan.topology.edges) + 2 * plan.total_records + 2 * plan.features
+    total += 2 * len(plan.topology.edges) + 2 * plan.total_records + 2 * plan.features + 8 * plan.nodes
     total += 0 if plan.map_for_the_record is None else plan.map_for_the_record.size
     return 8 * total + _OVERHEAD

@@ -85,7 +85,7 @@ class Recorder(LogFile):
             self._put_final(runs, final, state)
             self.file.flush()
         if self.restart is not None:
-            self.restart.add(Entry("state", runs.start, self._plan.config.iterations, pack(state)))
+            self.restart.add(Entry("state", runs.start, self._plan.iterations, pack(state)))
         self._flushed_iteration = 0
 
     def _put_final(self, runs: range, final: dict[str, Array], state: dict[str, Array]) -> None:
@@ -122,7 +122,7 @@ class Recorder(LogFile):
                     arrays |= {name: np.zeros((len(runs), *shape)) for name, shape in self._shapes.items() if 0 in shape}
                     for r, run in enumerate(runs):
                         self.reached[run] = (entry.at, {name: values[r] for name, values in arrays.items()})
-                    if entry.at == self._plan.config.iterations:
+                    if entry.at == self._plan.iterations:
                         self._put_final(runs, final(arrays), arrays)
                 elif entry.kind == "optimum":
                     gradients, dual = arrays.get("gradients"), arrays.get("dual")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.privacy.account import accounts as KINDS
+from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,6 +73,46 @@ class Result:
     def tight(self) -> NDArray[Any]:
         return self["privacy/tight"]
 
+    def epsilon_against(self, *observers: int) -> NDArray[Any]:
+        """Epsilon of every node against some nodes that pool what they have seen; nan: one of them.
+
+        The coalition is as near to a node as its nearest member, so that the largest of /privacy/pair_epsilon counts.
+
+        Parameters
+        ----------
+        *observers : int
+            The nodes, counted from 0.
+
+        Raises
+        ------
+        InputError
+            The file has no /privacy/pair_epsilon, or no such node.
+
+        Examples
+        --------
+        >>> import numpy as np, dpadmm_mpi as dp
+        >>> privacy = {"perturbation": "objective", "alpha": 1.0}
+        >>> data = {"records": 200, "features": 3}
+        >>> result = dp.run({"iterations": 2, "algorithm": {"method": "admm"}, "data": data, "privacy": privacy})
+        >>> against = result.epsilon_against(0, 1)  # five nodes on a ring: 3 is two edges away from both
+        >>> bool(against[3] < against[2]), bool(np.isnan(against[0]))
+        (True, True)
+        """
+        if "privacy/pair_epsilon" not in self:
+            raise InputError(f"{self.source} has no /privacy/pair_epsilon: it is of methods on a network, with up to 300 nodes")
+        pairs, chosen = self["privacy/pair_epsilon"], list(observers)
+        for node in chosen:
+            if not 0 <= node < len(pairs):
+                raise InputError(f"node {node}: there are the nodes 0 to {len(pairs) - 1}")
+        return np.asarray(pairs[:, chosen].max(axis=1, initial=0.0))
+
+    @property
+    def curve(self) -> RecordedCurve | None:
+        """delta over epsilon of everything released; None without noise, without proof, or in a file of version 1."""
+        if "privacy/curve" not in self:
+            return None
+        return RecordedCurve(self["privacy/curve_epsilon"], self["privacy/curve"], self["privacy/renyi"])
+
     def to_xarray(self) -> Any:
         """An xarray.Dataset; names in groups keep their path, as in "privacy/bound", their dimensions do not."""
         try:
@@ -112,7 +153,7 @@ def accounts(result: Result) -> list[tuple[str, str]]:
     "privacy/NAME" is the total of the worst node in each iteration, "privacy/node_NAME" that of every node.
     """
     there = [name.removeprefix("privacy/") for name in result.arrays if name.startswith("privacy/")]
-    totals = [name for name in there if result[f"privacy/{name}"].shape == result.iteration.shape]
+    totals = [name for name in there if result.dims.get(f"privacy/{name}") == ("iteration",)]
     found = []
     for name in [*(name for name in KINDS if name in totals), *(name for name in totals if name not in KINDS)]:
         about = result.attributes[f"privacy/{name}"]
@@ -121,6 +162,16 @@ def accounts(result: Result) -> list[tuple[str, str]]:
         delta = about.get("delta")
         found.append((name, title if delta is None else f"{title} (delta {delta:g})"))
     return found
+
+
+def curve_needed(result: Result) -> RecordedCurve:
+    """For those who cannot go on without it."""
+    if (curve := result.curve) is None:
+        why = "it has no finite, proven account" if accounts(result) else "it has no privacy account"
+        raise InputError(
+            f"{result.source} has no /privacy/curve: {why}, or an earlier version wrote it; run it again with noise"
+        )
+    return curve
 
 
 def account_column(result: Result, account: str) -> str:
@@ -228,7 +279,7 @@ def read(file: h5py.File, source: str, skip: Sequence[str] = ()) -> Result:
             attributes[name] = attributes_of(item)
             if isinstance(item, h5py.Dataset) and name not in skip:
                 arrays[name] = item[...]
-                dims[name] = tuple(_dimension(item, axis) for axis in range(item.ndim))
+                dims[name] = dimensions(item)
     except (OSError, RuntimeError, KeyError) as error:
         raise InputError(f"{source}: damaged, cannot be read to the end ({error})") from None
     return Result(source, arrays, dims, attributes)
@@ -246,6 +297,11 @@ _SCALE_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST"}  # HDF
 
 def attributes_of(item: Any) -> dict[str, Any]:
     return {key: value for key, value in item.attrs.items() if key not in _SCALE_ATTRIBUTES}
+
+
+def dimensions(dataset: h5py.Dataset) -> tuple[str, ...]:
+    """The names of all axes."""
+    return tuple(_dimension(dataset, axis) for axis in range(dataset.ndim))
 
 
 def _dimension(dataset: h5py.Dataset, axis: int) -> str:

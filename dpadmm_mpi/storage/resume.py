@@ -114,8 +114,7 @@ def _found(path: Path, plan: Plan[Any], dataset: Dataset[Any], restart: Restart)
     if found is not None and not _changes(path, earlier, plan.config):
         return found
     _refuse_other(path, earlier, plan.config)
-    iterations = read_again(earlier, path).iterations
-    _refuse_incompatible(path, plan, iterations)
+    iterations = _refuse_incompatible(path, plan, read_again(earlier, path).iterations)
     restart.begin(to_toml(plan.config), identity)
     for entry in _entries_of_log(path, iterations) if found is None else found.entries():
         restart.add(entry)
@@ -145,21 +144,23 @@ def _refuse_other(path: Path, earlier: str, config: Config) -> None:
     )
 
 
-def _refuse_incompatible(path: Path, plan: Plan[Any], iterations: int) -> None:
-    """More iterations must not change the first ones."""
+def _refuse_incompatible(path: Path, plan: Plan[Any], asked: int) -> int:
+    """More iterations than were asked for must not change the first ones; how many there are, within the privacy budget."""
     config = plan.config
-    where = f"{path} cannot be extended from {iterations} to {config.iterations} iterations: "
+    where = f"{path} cannot be extended from {asked} to {config.iterations} iterations: "
     noise = config.privacy.perturbation
     if isinstance(noise, Calibrated) and noise.target is not None:
         raise InputError(f"{where}privacy.target is spread over all iterations, so the first ones had more privacy to spend")
-    if iterations % config.record.every:
+    before, _ = make_plan(msgspec.structs.replace(config, iterations=asked))
+    iterations = before.iterations
+    if iterations % config.record.every and plan.iterations > iterations:
         raise InputError(f"{where}its last row is not a multiple of record.every = {config.record.every}")
-    before, _ = make_plan(msgspec.structs.replace(config, iterations=iterations))
     if layout(before).keys() != layout(plan).keys():
         raise InputError(f"{where}something else would be recorded")
     for name, used in before.schedules.items():
         if not np.array_equal(used.values, plan.schedules[name].values[: iterations + 1], equal_nan=True):
             raise InputError(f"{where}{name} of the first ones would change")
+    return iterations
 
 
 def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:

@@ -58,6 +58,44 @@ def test_three_hundred_runs_pass_the_audit(tmp_path: Path, method: str, algorith
     assert report.worst.max() > 0.5 * theory.sound_epsilon(plan.releases, delta)[-1, 0]
 
 
+def test_sampled_gradients_are_audited_with_their_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """5 of 20 records at a time: no finding, losses of the account's size, 0 until the record is sampled; planted faults are
+    found, and so is an account that is too small."""
+    config = audited("dp-acc-admm", runs=300, algorithm={"batch": 5})
+    result_of(config, tmp_path / "o.h5")
+    report = audit(tmp_path / "o.h5", candidates=3)
+    assert report.findings == []
+    assert report.losses.shape == (2, 300, 4, 9)
+    plan, _ = curated_plan(config)
+    epsilon = theory.conditioned_epsilon(plan.releases, 1 / 300)[-1, 0]
+    assert 0.3 * epsilon < report.worst.max() < 1.5 * epsilon
+    first = report.losses[:, :, 0, 0]
+    assert np.mean(first == 0.0) == pytest.approx(0.75, abs=5 * np.sqrt(0.75 * 0.25 / first.size))
+    monkeypatch.setattr(theory, "conditioned_epsilon", lambda r, delta: np.zeros((5, 2)))
+    assert any("incompatible" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
+    monkeypatch.undo()
+    original = curated.gaussian_noise
+    monkeypatch.setattr(curated, "gaussian_noise", lambda *arguments: half(original, *arguments))
+    result_of(config | {"runs": 50}, tmp_path / "half.h5")
+    monkeypatch.undo()
+    assert any(FAULTS[half] in finding for finding in audit(tmp_path / "half.h5", candidates=2).findings)
+
+
+def test_the_account_with_the_samples_is_a_mean_over_them() -> None:
+    """Four iterations, 5 of 20 records, by hand: sum over J of Binomial(4, 1/4) of the Gaussian mechanism's delta."""
+    from scipy.stats import binom, norm
+
+    plan, _ = curated_plan(audited("dp-admm", runs=1, algorithm={"batch": 5}))
+    epsilon = float(theory.conditioned_epsilon(plan.releases, 1e-2)[-1, 0])
+    delta = 0.0
+    for hits in range(1, 5):
+        mu = np.sqrt(hits) * (2 / 5) / 0.1
+        delta += binom.pmf(hits, 4, 0.25) * (
+            norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+        )
+    assert delta == pytest.approx(1e-2, rel=1e-6)
+
+
 def test_loss_of_one_step_by_hand(tmp_path: Path) -> None:
     """One iteration from zero, logistic, A = I: the density of x_1 under both data sets written out."""
     config = audited("dp-admm", runs=3) | {"iterations": 1}
@@ -125,7 +163,7 @@ def same_in_every_run(noise: Noise, seed: int, run: int, hub: int, t: int, noise
     return noise(seed, 0, hub, t, noise_std, d)
 
 
-FAULTS = {half: "is not N(0, noise_std^2)", reused: "noise is used again", same_in_every_run: "noise is used again"}
+FAULTS = {half: "not of the claimed size", reused: "noise is used again", same_in_every_run: "noise is used again"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

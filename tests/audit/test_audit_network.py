@@ -6,32 +6,20 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from support import NETWORK_METHODS, PRIVATE, Raw, command, network_plan, result_of
+from audit_cases import small
+from scipy.optimize import root
+from scipy.special import expit
+from support import NETWORK_METHODS, PRIVATE, Raw, command, network_plan, result_of, write_records
 
 from dpadmm_mpi.audit import attack, audit
 from dpadmm_mpi.methods.decentralised import accounts, algorithm
+from dpadmm_mpi.methods.decentralised.adversary import worst_replacements
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, State
 from dpadmm_mpi.methods.decentralised.audit import read_transcript
-from dpadmm_mpi.privacy.data_steps import StepCost
+from dpadmm_mpi.methods.decentralised.audited_steps import Pairs
+from dpadmm_mpi.privacy.data_steps import DataSteps, StepCost
 from dpadmm_mpi.privacy.noises import draw
 from dpadmm_mpi.types import Array
-
-
-def small(method: str, perturbation: str, runs: int = 200, features: int = 1, **sections: Any) -> Raw:
-    """Two nodes with few records: the bound is nearly reached. The smoothed hinge has the full slope on both sides."""
-    raw: Raw = {
-        "name": f"{method} {perturbation}",
-        "seed": 21,
-        "runs": runs,
-        "iterations": 4,
-        "data": {"sizes": [4, 9], "records": 30, "features": features},
-        "network": {"graph": "path", "nodes": 2},
-        "problem": {"C": 2.0, "rho": 1.0, "loss": "huber"},
-        "algorithm": {"method": method, "eta": 1.0, "init": "zero"},
-        "privacy": {"perturbation": perturbation, "alpha": 2.0},
-        "record": {"trajectory": True},
-    }
-    return raw | {name: raw[name] | table for name, table in sections.items()}
 
 
 @pytest.mark.parametrize("perturbation", PRIVATE)
@@ -131,29 +119,153 @@ def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
             return work(self, state, t, runs, phase)
 
         monkeypatch.setattr(NetworkNodes, "work", reading)
+    elif fault == "the same noise in all nodes":
+        monkeypatch.setattr(algorithm, "draw", lambda k, s, r, n, t, alpha, d: original(k, s, r, 0 * n, t, alpha, d))
+    else:
+        planted_in_account(monkeypatch, fault)
+
+
+def planted_in_account(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    if fault == "the sign of the slope is wrong in the account":
+        together = DataSteps.slope_and_curvature
+        monkeypatch.setattr(DataSteps, "slope_and_curvature", lambda self, c, weight: together(self, -c, weight))
+    elif fault == "half the determinant in the account":
+        together = DataSteps.slope_and_curvature
+
+        def half(self: DataSteps, c: Array, weight: Array) -> Array:
+            slope = together(self, c, 1e-12 * weight)
+            return slope + 0.5 * (together(self, c, weight) - slope)
+
+        monkeypatch.setattr(DataSteps, "slope_and_curvature", half)
     elif fault == "a bound that forgets a factor 2":
         cost = accounts.paper_cost
         monkeypatch.setattr(accounts, "paper_cost", lambda r: StepCost(*(0.5 * part for part in cost(r))))
 
 
 FAULTS = {
-    "noise with alpha twice as large": "does not have the law",
+    "noise with alpha twice as large": "not of the claimed size",
     "noise reused in two iterations": "noise is used again",
-    "variance for standard deviation": "does not have the law",
+    "variance for standard deviation": "not of the claimed size",
     "the recycled step reads the records": "not the recycled step",
     "a bound that forgets a factor 2": "more than the paper bound",
+    "the same noise in all nodes": "noise is used again",
+    "the sign of the slope is wrong in the account": "alone, more than the tighter bound charges for it",
+    "half the determinant in the account": "alone, more than the tighter bound charges for it",
 }
+
+
+def mostly_determinants(folder: Path, method: str, perturbation: str) -> Raw:
+    """One record of norm 1 at node 0 and a small penalty: the determinants are most of what a step loses near f = 0."""
+    records = write_records(folder, "npz", np.ones((10, 1)), np.array([1.0, -1.0] * 5))
+    return small(
+        method,
+        perturbation,
+        data={"source": "npz", "path": str(records), "sizes": [1, 9], "records": None, "features": None},
+        problem={"C": 1.0, "rho": 0.02, "loss": "logistic"},
+        algorithm={"eta": 0.05},
+        privacy={"alpha": 0.2, "allow_unproven": True},
+    )
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     perturbation = "primal" if "bound" in fault else "objective"
     method = "m-admm" if "reused" in fault else "r-admm"
+    raw = mostly_determinants(tmp_path, method, perturbation) if "determinant" in fault else small(method, perturbation)
+    result_of(raw, tmp_path / "sound.h5")
+    assert audit(tmp_path / "sound.h5", candidates=3).findings == []
     planted(monkeypatch, fault)
-    result_of(small(method, perturbation), tmp_path / "o.h5")
+    result_of(raw, tmp_path / "o.h5")
     monkeypatch.undo()
     findings = audit(tmp_path / "o.h5", candidates=3).findings
     assert any(FAULTS[fault] in finding for finding in findings), findings
+
+
+def test_gaussian_noise_with_the_variance_for_the_deviation_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = small("r-admm", "objective", privacy={"noise": "gaussian", "noise_std": 0.7, "alpha": None})
+    planted(monkeypatch, "variance for standard deviation")
+    result_of(raw, tmp_path / "o.h5")
+    monkeypatch.undo()
+    assert any("not of the claimed size" in finding for finding in audit(tmp_path / "o.h5", candidates=2).findings)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "huber"])
+def test_determinants_that_the_papers_exclude(tmp_path: Path, loss: str) -> None:
+    """x = c1 C / (B mu) >= 1, with C = B: the tighter bound is finite, and nothing is found against it."""
+    raw = small(
+        "admm",
+        "objective",
+        100,
+        problem={"C": 4.0, "rho": 0.2, "loss": loss},
+        algorithm={"eta": 0.05},
+        privacy={"allow_unproven": True},
+    )
+    result = result_of(raw, tmp_path / "o.h5")
+    releases = network_plan(raw)[0].releases
+    assert (releases.c1 * releases.weight >= 1.0).any()
+    assert np.isfinite(result["privacy/tight"]).all()
+    assert audit(tmp_path / "o.h5", candidates=3).findings == []
+
+
+@pytest.mark.parametrize("perturbation", ["objective", "penalty", "primal"])
+@pytest.mark.parametrize("privacy", [{"alpha": 2.0}, {"noise": "gaussian", "noise_std": 0.7, "alpha": None}])
+def test_losses_by_whole_data_sets(tmp_path: Path, perturbation: str, privacy: Raw) -> None:
+    """Every neighbour, those of the search too: both data sets written out, gradients, determinants and argmins in full."""
+    raw = small("admm", perturbation, 2, 3, problem={"loss": "logistic"}, privacy=privacy) | {"iterations": 2}
+    result = result_of(raw, tmp_path / "o.h5")
+    plan, dataset = network_plan(raw)
+    transcript = read_transcript(plan, result, dataset)
+    view = transcript.view(1)
+    step = view.step(2, slice(None))
+    pairs = worst_replacements([step], np.array([0, 5]))
+    assert (np.linalg.norm(pairs.new, axis=1) < 1.0 + 1e-12).all()
+    losses, eta, weight = step.losses(pairs), 1.0, 2 / 9
+    gaussian = "noise" in privacy
+
+    def log_density(rows: Array, run: int) -> float:
+        f0, f1 = (result["trajectory"][run, 1, j] for j in (0, 1))
+        dual = 0.5 * eta * (f1 - f0)
+        f = result["trajectory"][run, 2, 1]
+
+        def gradient(f: Array) -> Array:
+            return -weight * expit(-rows @ f) @ rows + 0.5 * f + 2 * dual + eta * (2 * f - f1 - f0)
+
+        if perturbation == "primal":
+            e, log_det = f - root(gradient, f, tol=1e-13).x, 0.0
+        else:
+            curved = weight * expit(rows @ f) * expit(-rows @ f)
+            H = (rows * curved[:, None]).T @ rows + 2.5 * np.eye(3)
+            e = -gradient(f) / (2.0 if perturbation == "penalty" else 1.0)
+            log_det = np.linalg.slogdet(H)[1]
+        return float(log_det - (e @ e / (2 * 0.7**2) if gaussian else 2.0 * np.linalg.norm(e)))
+
+    for k, (n, new) in enumerate(zip(*pairs, strict=True)):
+        changed = view.rows.copy()
+        changed[n] = new
+        for run in range(2):
+            assert losses[run, k] == pytest.approx(log_density(view.rows, run) - log_density(changed, run), abs=1e-7)
+
+
+@pytest.mark.parametrize("perturbation", ["objective", "primal"])
+def test_the_search_finds_worse_neighbours(tmp_path: Path, perturbation: str) -> None:
+    """In five dimensions: its best mean is above that of every flipped record and of 300 random ones."""
+    raw = small("admm", perturbation, 30, 5)
+    result = result_of(raw, tmp_path / "o.h5")
+    plan, dataset = network_plan(raw)
+    view = read_transcript(plan, result, dataset).view(0)
+    steps = [view.step(t, slice(None)) for t in plan.releases.data_steps]
+    record = np.array([int(np.linalg.norm(view.rows, axis=1).argmax())])
+    rng = np.random.default_rng(1)
+    random = rng.standard_normal((300, 5))
+    random = np.vstack([random / np.linalg.norm(random, axis=1, keepdims=True), -view.rows[record]])
+    others = Pairs(np.repeat(record, len(random)), random)
+
+    def totals(pairs: Pairs) -> Array:
+        return np.sum([step.losses(pairs) for step in steps], axis=0)
+
+    found, tried = totals(worst_replacements(steps, record)), totals(others)
+    assert found[:, 0].mean() > tried.mean(axis=0).max()
+    assert found[:, 1].max() > tried.max()
 
 
 def test_a_loss_that_does_not_fit_delta_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,4 +323,4 @@ def test_audit_command_says_1_for_a_fault(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.undo()
     process = command("audit", tmp_path / "o.h5", "--candidates", 2)
     assert process.returncode == 1
-    assert "finding: the noise is not Gamma" in process.stdout
+    assert "finding: the noise is not of the claimed size" in process.stdout

@@ -96,7 +96,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
         monkeypatch.setattr("dpadmm_mpi.methods.star.audit.generator", reusing)
 
 
-FAULTS = {"half the noise": "not Gaussian of the claimed size", "noise reused in two iterations": "noise is used again"}
+FAULTS = {"half the noise": "not of the claimed size", "noise reused in two iterations": "noise is used again"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -141,3 +141,30 @@ def test_the_quickstart_is_valid() -> None:
     assert "quickstart: valid" in command("check").stdout
     for path in (TOP / "configs").glob("*.toml"):
         assert load(path).configs
+
+
+def test_compose_adds_up_what_runs_cost(config: MakeConfig, tmp_path: Path) -> None:
+    """Two runs cost more than one and less than the sum; a choice is priced; a file without noise is refused."""
+    curated = {
+        "iterations": 5,
+        "data": {"source": "synthetic", "records": 200, "features": 3},
+        "network": {"nodes": 2},
+        "algorithm": {"method": "dp-admm"},
+        "privacy": {"target": 1.0},
+    }
+    for name in ("a", "b"):
+        result_of(curated, tmp_path / f"{name}.h5")
+    both = command("compose", tmp_path / "a.h5", tmp_path / "b.h5")
+    assert both.returncode == 0
+    rows = {line.split()[0]: line.split() for line in both.stdout.splitlines()}
+    one, total = float(rows["a"][1]), float(rows["together"][1])
+    assert one < total < 2 * one
+    assert "1 in 1,000 innocent records finds at most" in both.stdout
+    chosen = command("compose", tmp_path / "a.h5", tmp_path / "b.h5", "--selection")
+    assert "chosen by the records: epsilon" in chosen.stdout
+    shown = command("show", tmp_path / "a.h5", tmp_path / "b.h5")
+    assert "if the records themselves choose the best of these 2 rows" in shown.stdout
+    result_of(config("admm"), tmp_path / "plain.h5")
+    refused = command("compose", tmp_path / "a.h5", tmp_path / "plain.h5")
+    assert refused.returncode == 2
+    assert "has no /privacy/curve" in sentences(refused)[0]

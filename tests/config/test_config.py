@@ -77,6 +77,8 @@ REFUSED: list[tuple[Raw, str]] = [
     ({"network": {"graph": "hub"}}, 'network.graph: "hub" does not go with admm, which takes ring, path,'),
     ({"algorithm": {"method": "ps-admm"}, "network": {"graph": "ring"}}, '"ring" does not go with ps-admm, which takes hub'),
     ({"algorithm": {"method": "gl-admm"}, "privacy": {"perturbation": "gaussian"}}, '"gaussian" does not go with gl-admm'),
+    ({"algorithm": {"method": "gl-exact-admm"}, "privacy": {"perturbation": "gaussian"}},
+     '"gaussian" does not go with gl-exact-admm'),
     ({"record": {"metrics": ["los"]}}, 'record.metrics[0]: found "los"; allowed: '),
     # combinations
     ({"algorithm": {"method": "m-admm", "eta": {"ratio": 1.1}}}, "algorithm.eta: the geometric schedule needs its first value"),

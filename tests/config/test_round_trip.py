@@ -39,6 +39,10 @@ def data(draw: st.DrawFn) -> Raw:
     own: Raw = {
         "uneven": table(concentration=POSITIVE),
         "by-label": table(skew=FRACTION),
+        "dirichlet": table(concentration=POSITIVE),
+        "shards": table(chunks=COUNT),
+        "by-column": st.fixed_dictionaries({"column": NAME}),
+        "node-file": st.just({"node_file": "/tmp/nodes.txt"}),
         "sizes": st.fixed_dictionaries({"sizes": st.lists(COUNT, min_size=1, max_size=3)}),
     }
     raw: Raw = {"split": split} | draw(own.get(split, st.just({})))
@@ -109,7 +113,8 @@ def hub_methods(draw: st.DrawFn) -> Raw:
     if method in ("s-admm", "ps-admm"):
         keys |= {"eta": auto, "inner_steps": COUNT, "averaging": st.sampled_from(["uniform", "extrapolated"])}
     if method in CURATED_METHODS:
-        keys |= {"eta": auto, "gamma": auto, "u0": st.sampled_from(["zero", "as-printed"])}
+        if method != "gl-exact-admm":
+            keys |= {"eta": auto, "gamma": auto, "u0": st.sampled_from(["zero", "as-printed"])}
         problem = {"lambda1": st.floats(0.0, 1e6), "regulariser": st.sampled_from(["l1", "l2"])}
         if "acc" in method:
             keys["restart"] = st.booleans()

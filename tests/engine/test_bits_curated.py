@@ -12,6 +12,7 @@ from dpadmm_mpi.storage.compare import compare
 
 VARIANTS: dict[str, Raw] = {
     "plain": {"algorithm": {"method": "gl-admm"}, "problem": {"regulariser": "l2"}},
+    "exact": {"algorithm": {"method": "gl-exact-admm", "init": "random"}},
     "accelerated": {"algorithm": {"method": "gl-acc-admm", "restart": True}},
     "private": {
         "algorithm": {"method": "dp-admm", "init": "random"},

@@ -129,7 +129,7 @@ def test_noise_without_an_account_records_infinity(own: Path) -> None:
     assert (result["privacy/rate"][1:] == 3.0).all()
     process = command("audit", own / "laplace.h5")
     assert process.returncode == 2
-    assert "has no log_ratio, so it cannot be audited" in sentences(process)[0]
+    assert "has no log_ratio of its own" in sentences(process)[0]
 
 
 def change_a_byte(path: Path) -> None:

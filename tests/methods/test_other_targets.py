@@ -91,7 +91,7 @@ def test_numbers_that_are_classes(tmp_path: Path, labels: list[float], kind: str
     ids=str,
 )
 def test_what_does_not_go_together_is_a_sentence(files: Path, sections: Raw, words: str) -> None:
-    raw = configuration(files, "softmax", **{name: dict(table) for name, table in sections.items()})
+    raw = configuration(files, "softmax", **{name: dict(table) for name, table in sections.items()})  # type: ignore[arg-type]
     with pytest.raises(InputError, match=words):
         planned(raw)
 

@@ -1,4 +1,4 @@
-"""[C] Algorithms 2 and 3 as one would write them first, and the generalised lasso by a conic solver.
+"""[C] (3)-(5) and Algorithms 2 and 3 as one would write them first, and the generalised lasso by a conic solver.
 
 Shares no code with the package. Noise vectors are handed in.
 """
@@ -63,6 +63,23 @@ def algorithm_3(p: Problem, x0: Array, u0: Array, noise: Array) -> tuple[Array, 
         xhat = x + (theta - 1) / theta_next * (x - x_old)
         uhat = u + (theta - 1) / theta_next * (u - u_old)
         theta = theta_next
+        path.append(x)
+    return np.array(path), w, u
+
+
+def exact_admm(p: Problem, x0: Array, iterations: int) -> tuple[Array, Array, Array]:
+    """[C] (3)-(5): the x step is where MINPACK finds the gradient to vanish."""
+    from scipy.optimize import root
+
+    x, u, path, A = x0, np.zeros(len(p.A)), [x0], p.A
+    for _ in range(iterations):
+        w = shrink(A @ x + u, p)
+
+        def slope(v: Array, w: Array = w, u: Array = u) -> Array:
+            return gradient(v, p.X, p.y) + p.rho * A.T @ (A @ v - w + u)
+
+        x = root(slope, x, tol=1e-14).x
+        u = u + A @ x - w
         path.append(x)
     return np.array(path), w, u
 

@@ -168,17 +168,34 @@ def test_tradeoff_joins_files_of_one_method(config: MakeConfig) -> None:
     assert np.allclose(line.get_ydata(), [results[1].loss[:, -1].mean(), results[0].loss[:, -1].mean()])
 
 
+def test_observers_show_who_learns_what(private: Result) -> None:
+    """The table of all pairs; and on the network each node's epsilon against who learns most and who learns least."""
+    table, *networks = plots.figure([private], "observers").axes[:3]
+    pairs = private["privacy/pair_epsilon"]
+    np.testing.assert_array_equal(np.ma.filled(table.images[0].get_array(), np.nan), pairs)
+    order = np.argsort(np.nansum(pairs, axis=0))
+    for axis, observer in zip(networks, (order[-1], order[0]), strict=True):
+        assert f"against node {observer}, which learns" in axis.get_title()
+        shown = [text.get_text() for text in axis.texts]
+        assert shown == [f"{i}" if i == observer else f"{i}\n{pairs[i, observer]:#.3g}" for i in range(6)]
+
+
 @pytest.mark.parametrize("kind", list(plots.plots))
 def test_every_kind_draws_one_and_many_of_both_families(
     kind: str, private: Result, plain: Result, star: Result, tmp_path: Path
 ) -> None:
     """Of the files that have what it draws; a file that has not is named in one sentence."""
-    groups = {"optimum": [[plain], [plain, private]], "objective-gap": [[star]]}
+    groups = {
+        "optimum": [[plain], [plain, private]], "objective-gap": [[star]], "observers": [[private], [plain], [private, plain]],
+    }  # fmt: skip
     for number, results in enumerate(groups.get(kind, [[private], [star], [private, plain, star]])):
         target = tmp_path / f"{number}.png"
         plots.draw(results, target, kind, bars=bool(number))
         assert target.read_bytes().startswith(b"\x89PNG")
-    if kind in groups:
+    if kind == "observers":
+        with pytest.raises(InputError, match=rf"{star.source} has no /privacy/pair_epsilon"):
+            plots.figure([star], kind)
+    elif kind in groups:
         lacking, hint = (star, "run it again with") if kind == "optimum" else (plain, "star and curated methods record it with")
         with pytest.raises(InputError, match=rf"{lacking.source} has no /\w+, which .*; {hint} record.optimum = true"):
             plots.figure([lacking], kind)
@@ -412,7 +429,7 @@ def test_refusals_are_one_sentence(private: Result, tmp_path: Path) -> None:
     file = private.source
     for arguments, sentence in {
         ("--kind", "los"): 'kind: found "los"; it must be one of overview, loss,',
-        ("--kind", "netwrk"): 'network; did you mean "network"?',
+        ("--kind", "netwrk"): 'observers; did you mean "network"?',
         ("--kind", "objective-gap"): "has no /objective_gap",
         ("--account", "epsilon_sound"): 'has no account "epsilon_sound"; it has bound, tight, epsilon',
         ("-o", str(tmp_path / "p.xyz")): 'found the ending ".xyz"; it must be one of .png, .svg, .pdf',

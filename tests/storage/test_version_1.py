@@ -146,7 +146,7 @@ def test_it_is_shown_as_a_new_one(old: Path, family: str, tmp_path: Path) -> Non
     result_of(tomllib.loads(text_of(family)), tmp_path / "new.h5")
     new, loaded = dpadmm_mpi.load(tmp_path / "new.h5"), dpadmm_mpi.load(old)
     assert loaded.attributes["/"]["format_version"] == 1
-    assert new.attributes["/"]["format_version"] == 2
+    assert new.attributes["/"]["format_version"] == 3
     assert accounts(loaded) == accounts(new)
     for name in ("loss", "test_error", "objective", "consensus_error", "node_loss"):
         assert words_for(loaded, name) == words_for(new, name)

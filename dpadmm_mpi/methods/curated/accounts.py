@@ -12,8 +12,9 @@ import numpy as np
 
 from dpadmm_mpi.methods.base import NO_NOISE
 from dpadmm_mpi.methods.gaussian import paper_account, paper_noise, sound_account, sound_noise
-from dpadmm_mpi.privacy import gaussian_noise
+from dpadmm_mpi.privacy import gaussian_noise, sampled_steps
 from dpadmm_mpi.privacy.account import Account
+from dpadmm_mpi.privacy.recorded_curves import GaussianProfile, Profile, RenyiProfile
 from dpadmm_mpi.privacy.releases import CuratedReleases
 from dpadmm_mpi.types import Array
 
@@ -26,6 +27,7 @@ SOUND_SAMPLED = (
     "Gaussian mechanism of sensitivity 2c/batch on a sample without replacement (Wang et al. 2019, Theorem 27), Renyi curves "
     "added over the iterations, at the best order"
 )
+UNSEEN = 1e-9  # sensitivity, of 1, of a step that the record does not enter: above 0, for something is divided by it
 GIVEN_MAP = "for a given A; this one is estimated from the records without noise, which is not accounted for"
 NOT_PRIVATE = "not private: u_0 is computed from the records without noise"
 
@@ -58,6 +60,11 @@ def _sound_totals(r: CuratedReleases, delta: float, last: bool = False) -> Array
     """Epsilon after each iteration, or after the last alone. Curves of plain Gaussian noise differ by a factor."""
     if r.batch is None:
         return gaussian_noise.epsilon(_sound_curve(r), r.steps[-1:] if last else r.steps, delta)
+    return gaussian_noise.converted(_sampled_total(r, last), delta)
+
+
+def _sampled_total(r: CuratedReleases, last: bool) -> Array:
+    """Renyi divergences after each iteration, or after the last alone, (rows, orders)."""
     shape = np.ones(r.iterations) if r.noise_shape is None else r.noise_shape
     sizes, which = np.unique(shape, return_inverse=True)
     curves = np.stack([_sampled_curve(replace(r, noise_std=r.noise_std * float(size))) for size in sizes], axis=1)
@@ -65,7 +72,19 @@ def _sound_totals(r: CuratedReleases, delta: float, last: bool = False) -> Array
         total = (curves @ np.bincount(which, minlength=len(sizes)))[:, None]
     else:
         total = np.concatenate([np.zeros((len(curves), 1)), np.cumsum(curves[:, which], axis=1)], axis=1)
-    return gaussian_noise.converted(total.T, delta)
+    return np.asarray(total.T)
+
+
+def conditioned_epsilon(r: CuratedReleases, delta: float) -> Array:
+    """Epsilon at delta after t iterations against one who knows which records were sampled, (T+1, nodes).
+
+    A step that the record enters is a Gaussian mechanism of sensitivity 2c/batch; the others do not see it.
+    """
+    hit = 2.0 * r.c / r.averaged
+    noise = np.ones(r.iterations) if r.noise_shape is None else r.noise_shape
+    steps = sampled_steps.Steps(1, r.averaged / r.records, noise, hit, missed=UNSEEN * hit)
+    mixture = sampled_steps.mixture(steps, np.arange(1.0, r.iterations + 1.0), delta)
+    return _for_every_node(r, np.append(0.0, mixture.epsilon(r.noise_std, delta)))
 
 
 def _sound_curve(r: CuratedReleases) -> Array:
@@ -108,7 +127,15 @@ def _(r: CuratedReleases, delta: float) -> Account:
 def _(r: CuratedReleases, delta: float) -> Account:
     title = f"sound epsilon at delta = {delta:g}"
     words, values = _words(r, SOUND if r.batch is None else SOUND_SAMPLED), sound_epsilon(r, delta)
-    return Account("epsilon_sound", title, values, words, _is_proven(r), NEIGHBOURS_SOUND, delta)
+    profile = _profile(r) if _is_private(r) else None
+    return Account("epsilon_sound", title, values, words, _is_proven(r), NEIGHBOURS_SOUND, delta, profile=profile)
+
+
+def _profile(r: CuratedReleases) -> Profile:
+    """Gaussian mechanisms one after the other are one; of sampled ones the Renyi divergences are known."""
+    if r.batch is None:
+        return GaussianProfile(float(np.sqrt(r.steps[-1])) * 2.0 * r.c / (r.records * r.noise_std))
+    return RenyiProfile(_sampled_total(r, last=True)[0])
 
 
 def _words(r: CuratedReleases, theorem: str) -> str:

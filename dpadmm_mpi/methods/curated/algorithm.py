@@ -1,5 +1,7 @@
 """The curated family in one general form (docs/mathematics.md, section 9): ADMM, AccADMM, with noise DP-ADMM, DP-AccADMM.
 
+What solves the x step exactly is in `exact.py`.
+
 [C] Algorithms 2 and 3.
 
 The shards send the sums of their gradients; the curator, the hub, adds the noise and takes all steps. It works from
@@ -11,7 +13,7 @@ Glossary ([C] -> here): x_t -> x, xhat_t -> the hub's place in query, y_t -> w, 
 sigma -> noise_std; B and c -> splitting, which is -I and 0 unless they are given.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -98,7 +100,7 @@ class State(NamedTuple):
     u_hat: Array
     theta: Array
     combined: Array
-    memory: Array  # of the safeguarded method; no numbers for the others
+    memory: Array  # of the safeguarded and the exact method; no numbers for the others
     totals: Array  # for the means; no numbers where nobody asks for them
 
 
@@ -114,7 +116,7 @@ class CuratedNodes:
         self.problems = problems
         self.hubs = len(places) - len(problems)  # 1 or 0; the hub is the last place
 
-    def phases(self, t: int) -> tuple[Phase, ...]:
+    def phases(self, t: int) -> Iterable[Phase]:
         if t == 0 and self.settings.u0 == "zero":
             return ()
         return Phase("query", "down"), Phase("gradient", "up")
@@ -125,10 +127,13 @@ class CuratedNodes:
         zero = np.zeros((len(runs), len(self.places), s.features))
         points = starting_points(s.init, s.seed, runs, np.array([s.nodes]), s.features)
         first = State(zero, zero, *(np.zeros(0) for _ in self.hub_fields))
-        begun = _with_curators(first, [start(x[0], np.zeros(s.A.rows), s) for x in points])
+        begun = with_curators(first, [self.begin(x[0]) for x in points])
         if self.hubs:
             return begun
         return replaced(begun, {"query": zero} | {name: getattr(begun, name)[:, :0] for name in self.hub_fields})
+
+    def begin(self, x: Array) -> Curator:
+        return start(x, np.zeros(self.settings.A.rows), self.settings)
 
     def work(self, state: State, t: int, runs: range, phase: int) -> State:
         """Before the gradients go up: their sums, at the query."""
@@ -153,8 +158,8 @@ class CuratedNodes:
             return state
         s = self.settings
         gradients = incoming[:, -1] / (s.records if t == 0 else s.averaged)
-        curators = [self._curate(_curator(state, r), gradients[r], t, run) for r, run in enumerate(runs)]
-        return _with_curators(state, curators)
+        curators = [self._curate(curator_of(state, r), gradients[r], t, run) for r, run in enumerate(runs)]
+        return with_curators(state, curators)
 
     def recorded(self, state: State) -> State:
         return state
@@ -174,7 +179,7 @@ class CuratedNodes:
         return c
 
 
-def _curator(state: State, r: int) -> Curator:
+def curator_of(state: State, r: int) -> Curator:
     """Of the r-th of the runs that go side by side."""
     return Curator(
         x=state.x[r, 0],
@@ -189,7 +194,7 @@ def _curator(state: State, r: int) -> Curator:
     )
 
 
-def _with_curators(state: State, curators: Sequence[Curator]) -> State:
+def with_curators(state: State, curators: Sequence[Curator]) -> State:
     """One for each run."""
     query = state.query.copy()
     query[:, -1] = [c.x_hat for c in curators]

@@ -22,13 +22,15 @@ from dpadmm_mpi.methods.base import (
     fitted_loss,
     target_notes,
 )
+from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.curated import accounts, safeguarded, theory
 from dpadmm_mpi.methods.curated.algorithm import CuratedNodes, State
+from dpadmm_mpi.methods.curated.exact import ExactNodes
 from dpadmm_mpi.methods.curated.linear_maps import LARGEST, Identity, LinearMap, MapKind, maps
 from dpadmm_mpi.methods.curated.measures import CuratedMeasures, GivenMeasures, OfMeans
 from dpadmm_mpi.methods.curated.optimum import CuratedOptimum
 from dpadmm_mpi.methods.curated.regularisers import L1, Regulariser, regularisers
-from dpadmm_mpi.methods.curated.splitting import Given, Splitting, splitting_of
+from dpadmm_mpi.methods.curated.splitting import Given, splitting_of
 from dpadmm_mpi.methods.curated.steps import Settings
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy import gaussian_noise
@@ -55,14 +57,15 @@ class CuratedTerms(Terms):
 class StepOptions(NamedTuple):
     """What a configuration says about the curator's steps."""
 
-    accelerated: bool
     rho: float | str  # or "auto"
-    eta: float | str
-    gamma: float | str
-    u0: str
-    restart: bool | str
     init: str
-    batch: float | None  # records, or their share if it is below 1
+    eta: float | str = "auto"
+    gamma: float | str = "auto"
+    u0: str = "zero"
+    batch: float | None = None  # records, or their share if it is below 1
+    accelerated: bool = False
+    restart: bool | str = False
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class CuratedPlan(Plan[State]):
         s = self.settings
 
         def constant(value: float) -> Array:
-            values = np.full((self.config.iterations + 1, self.nodes), value)
+            values = np.full((self.iterations + 1, self.nodes), value)
             values[0] = np.nan
             return values
 
@@ -105,9 +108,11 @@ class CuratedPlan(Plan[State]):
         if s.noise_shape is not None:
             noise[1:] = (s.noise_std * s.noise_shape)[:, None]
 
-        return {
+        linearised = {
             "algorithm/eta": Schedules(constant(s.eta), "step size eta"),
             "algorithm/gamma": Schedules(constant(s.gamma), "gamma, which divides the step size"),
+        }
+        return ({} if s.exact else linearised) | {
             "algorithm/rho": Schedules(constant(s.rho), "penalty rho"),
             "privacy/noise_std": Schedules(noise, "standard deviation of the noise on the mean gradient; 0: none"),
         }
@@ -139,6 +144,8 @@ class CuratedPlan(Plan[State]):
             if s.A.from_records
             else []
         )
+        if s.exact:
+            return [*lines, f"holds  convergence: a convex loss and rho > 0 ({self.source}), margin {s.rho:.4g}"]
         complexity = theory.gradient_complexity(self.releases)
         if s.A.singular_values is None:
             return [*lines, complexity, f"-      convergence: not examined for more than {LARGEST} features"]
@@ -159,7 +166,7 @@ class CuratedPlan(Plan[State]):
         return node_problem(signed, self.loss, C=1.0, ridge=0.0, targets=targets)
 
     def make_nodes(self, places: Ints, problems: Sequence[NodeProblem]) -> CuratedNodes:
-        return CuratedNodes(self.settings, places, problems)
+        return (ExactNodes if self.settings.exact else CuratedNodes)(self.settings, places, problems)
 
     @property
     def measures_class(self) -> type[CuratedMeasures]:
@@ -181,8 +188,9 @@ def make_plan(method: Method, steps: StepOptions, config: Config, topology: Topo
     assert isinstance(terms, CuratedTerms)
     A = terms.map.make(dataset)
     splitting = splitting_of(terms.map_B, terms.map_c, A.rows)
-    _refuse_unmeasurable(config, steps, splitting, dataset.features)
-    releases = _releases(method, steps, config, dataset, A.from_records)
+    _refuse_unmeasurable(config, steps, dataset.features)
+    kept = within_budget(method, config, _releases(method, steps, config, dataset, A.from_records))
+    releases = kept.releases
     settings = replace(_settings(steps, config, A, releases), splitting=splitting, sizes=dataset.sizes)
     return CuratedPlan(
         config=config,
@@ -192,20 +200,23 @@ def make_plan(method: Method, steps: StepOptions, config: Config, topology: Topo
         loss=loss,
         target=target_of(dataset),
         features=dataset.features,
-        notes=(*_notes(config, settings), *target_notes(config, dataset)),
+        notes=(*_notes(config, settings), *kept.notes, *target_notes(config, dataset)),
+        budget_steps=kept.steps,
         settings=settings,
         releases=releases,
     )
 
 
-def _refuse_unmeasurable(config: Config, steps: StepOptions, splitting: Splitting, features: int) -> None:
-    if config.record.optimum and isinstance(splitting, Given):
-        raise InputError("record.optimum: is found for A x - w = 0, and problem.map_B or map_c is given; remove it")
+def _refuse_unmeasurable(config: Config, steps: StepOptions, features: int) -> None:
     if _wants_criterion(config) and not config.record.optimum:
         raise InputError("record.metrics: the criterion of [C] Theorem 2 needs the optimum; set record.optimum = true")
     if steps.restart == safeguarded.NAME and features > LARGEST:
         raise InputError(
             f'algorithm.restart: "{safeguarded.NAME}" is for up to {LARGEST} features, and there are {features}; set it to true'
+        )
+    if steps.exact and features > LARGEST:
+        raise InputError(
+            f"algorithm.method: the x step is solved for up to {LARGEST} features, and there are {features}; use gl-admm"
         )
 
 
@@ -270,6 +281,8 @@ def _settings(steps: StepOptions, config: Config, A: LinearMap, releases: Curate
     balanced = theory.balanced_rho(terms.lambda1, A.norm, A.rows, L_f, terms.regulariser.smooth)
     rho = balanced if isinstance(steps.rho, str) else steps.rho
     gamma = theory.gamma_needed(eta, rho, A.norm) if isinstance(steps.gamma, str) else float(steps.gamma)
+    if steps.exact:
+        gamma = float("nan")
     if gamma == 0.0:
         raise InputError('algorithm.gamma: must be above 0, for the step divides by it; give a number or "auto"')
     return Settings(
@@ -291,6 +304,7 @@ def _settings(steps: StepOptions, config: Config, A: LinearMap, releases: Curate
         noise_shape=releases.noise_shape,
         batch=releases.batch,
         keeps_means=_wants_criterion(config),
+        exact=steps.exact,
     )
 
 

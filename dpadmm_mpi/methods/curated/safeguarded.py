@@ -1,4 +1,4 @@
-"""`restart = "safeguarded"`: the accelerated method without momentum, which converges wherever the plain one does.
+"""`restart = "safeguarded"`: the accelerated method without momentum, which converges where the plain one is proven to.
 
 The curator learns the curvature of f from the noisy gradients that it publishes anyway, takes the minimiser of a quadratic
 model of f plus g(A x) for the next point, and falls back on the plain step where that does not pay. Everything here is computed
@@ -12,7 +12,9 @@ the iteration of Condat (2013) and Vu (2013): an averaged map T of q = (x, y) in
 
     ||(dx, dy)||_P^2 = (gamma/eta) ||dx||^2 - 2 dy.A dx + ||dy||^2 / rho,   if eta <= 1/L_f and gamma >= eta rho ||A||^2 + 1
 
-which knows nothing of the records.
+which knows nothing of the records. (What it is made of: P is positive definite, and grad f is cocoercive in its norm with the
+constant (gamma/eta - rho ||A||^2) / L_f >= 1, so a forward step is averaged, and with the resolvent behind it T is.) A point
+(x, u) matters through its q alone: the next iterate is made of x and y.
 
 The proposal. From the last kept point x, its gradient v and the pairs (s, z), differences of points and of their gradients,
 
@@ -24,13 +26,15 @@ H is I/eta, and the proposals are damped gradient steps.
 
 The safeguard. A proposal is kept if its residual ||T q - q||_P is at most GROWTH times the smallest of the kept ones; then m
 falls by FACTOR. If not, m grows by FACTOR and another is made from the same point; from m = 1/eta on, the plain iterate T q is
-next. And no proposal is made farther from T q than BUDGET (first residual) k^-DECAY, k the number of kept ones and one more.
+next. And no proposal is made farther from T q than BUDGET (first residual) k^-DECAY, k the number of proposals made, kept or
+not, this one included.
 
-What is proven, for exact gradients: the kept points are q_{k+1} = T q_k + e_k with sum ||e_k||_P finite, and T is averaged, so
-they converge to a solution (quasi-Fejer monotonicity, Combettes 2001), whatever the proposals are; a point is given up after
-finitely many proposals. With BUDGET as large as it is this is about the limit and not about the first iterations. No rate is
-proven. With noise there is no statement beyond
-that of the account of privacy.
+What is proven, for exact gradients and where T has a fixed point, that is where the problem has a solution with a multiplier:
+a point is given up after finitely many proposals, so the kept points go on; they are q_{j+1} = T q_j + e_j with sum ||e_j||_P
+finite, and T is averaged, so they converge to a solution (quasi-Fejer monotonicity, Combettes 2001), whatever the proposals
+are. A proposal that is not kept is published too, and is as far from T q_j as its own allowance, which goes to 0: so all x_t
+converge to the same solution, the rejected ones included. With BUDGET as large as it is this is about the limit and not about
+the first iterations. No rate is proven. With noise there is no statement beyond that of the account of privacy.
 """
 
 from typing import NamedTuple
@@ -70,7 +74,7 @@ class Memory(NamedTuple):
     damping: Array  # (1,): m eta, from LEAST to 1; 0: there was no gradient yet
     residual: Array  # (1,): the smallest of a kept point
     first: Array  # (1,): of the first
-    kept: Array  # (1,): how many proposals were
+    made: Array  # (1,): how many proposals were, kept or not
     trial: Array  # (1,): 1 if xhat is a proposal, 0 if it is a plain iterate
 
 
@@ -107,7 +111,8 @@ def follow(c: Curator, x: Array, w: Array, u: Array, s: Settings) -> Curator:
         memory = _kept(memory, x, u, residual, trial)
     proposed = None if exhausted else _proposal(memory, s)
     x_hat, u_hat = (memory.plain_x, memory.plain_u) if proposed is None else proposed
-    memory = memory._replace(trial=np.array([float(proposed is not None)]))
+    made = float(proposed is not None)
+    memory = memory._replace(trial=np.array([made]), made=memory.made + made)
     return c._replace(x=x, x_hat=x_hat, w=w, u=u, u_hat=u_hat, memory=_packed(memory))
 
 
@@ -138,7 +143,6 @@ def _kept(memory: Memory, x: Array, u: Array, residual: float, was_proposed: boo
         residual=np.array([residual]) if memory.damping[0] == 0.0 else np.minimum(memory.residual, residual),
         first=np.array([residual]) if memory.damping[0] == 0.0 else memory.first,
         damping=np.maximum(damping / FACTOR, LEAST) if was_proposed else damping,
-        kept=memory.kept + 1.0 if was_proposed else memory.kept,
     )
 
 
@@ -149,7 +153,7 @@ def _proposal(memory: Memory, s: Settings) -> tuple[Array, Array] | None:
     x, w, multiplier = _minimiser(H, memory.kept_gradient - H @ memory.kept_x, memory, s)
     u = multiplier / s.rho - s.splitting.residual(s.A(x), w)
     far = _norm(x - memory.plain_x, multiplier - _multiplier(memory.plain_x, memory.plain_u, s), s)
-    allowed = BUDGET * memory.first[0] * (memory.kept[0] + 1.0) ** -DECAY
+    allowed = BUDGET * memory.first[0] * (memory.made[0] + 1.0) ** -DECAY
     return (x, u) if far <= allowed else None
 
 

@@ -22,8 +22,8 @@ class Settings:
     lambda1: float
     regulariser: Regulariser
     rho: float
-    eta: float
-    gamma: float
+    eta: float  # of the exact member: 1/L_f
+    gamma: float  # of the exact member: nan, for it has none
     noise_std: float  # in the first iteration; 0: none
     u0: str
     restart: bool | str
@@ -37,6 +37,7 @@ class Settings:
     batch: int | None = None  # records of a gradient; None: all
     sizes: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # of the shards, where gradients are sampled
     keeps_means: bool = False  # of the iterates, for the criterion of [C] Theorem 2
+    exact: bool = False  # whether the x step is solved, and not linearised
 
     def penalty(self, w: Array) -> float:
         """g(w)"""
@@ -76,7 +77,7 @@ class Curator(NamedTuple):
     u_hat: Array
     theta: float  # theta_{t+1}; stays 1 without acceleration
     combined: float  # residual of the last iteration, for the restart
-    memory: Array = NOTHING  # of the safeguarded method
+    memory: Array = NOTHING  # of the safeguarded and the exact method
     totals: Array = NOTHING  # sums of x_1, ..., x_t and of w_1, ..., w_t, t, and x_0, where the means are kept
 
 

@@ -42,10 +42,13 @@ def start_constant(eta: float, gamma: float, rho: float, L_f: float, singular_va
 
 def criterion_bound(s: Settings, L_f: float, distance: float, y_star: Array, t: int) -> float:
     """[C] (18) for the means of t iterates; `distance` = ||x_0 - x*||. For u_0 = 0 the last part of c_1 ||x_0 - x*||^2, which
-    stands for (rho/2) ||u_0 - u*||^2, is ||y*||^2 / (2 rho) itself. nan at t = 0.
+    stands for (rho/2) ||u_0 - u*||^2, is ||y*||^2 / (2 rho) itself; with an exact x step ||G|| / (2 eta) is not there. nan at
+    t = 0.
     """
     if t == 0 or s.A.singular_values is None:
         return float("nan")
+    if s.exact:
+        return (s.rho * (s.A.norm * distance) ** 2 + float(y_star @ y_star) / s.rho) / (2.0 * t)
     start = start_constant(s.eta, s.gamma, s.rho, L_f, s.A.singular_values) * distance**2
     if s.u0 == "zero":
         smallest = s.A.singular_values[s.A.singular_values > 0.0].min()

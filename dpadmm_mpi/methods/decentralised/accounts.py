@@ -10,7 +10,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -45,6 +45,11 @@ TIGHT = (
     "(over 2 eta V for dual and penalty)"
 )
 NO_PURE_BOUND = "none: this noise has no pure bound"
+INEXACT_NOT_PURE = "none: Gaussian noise hides where inexact solves end, and has no pure bound"
+INEXACT = (
+    "; and in every data step a Gaussian mechanism of sensitivity 2 tau/mu and deviation s, mu = rho/N + 2 eta V, for solves "
+    "that end at a gradient of norm tau (algorithm.tolerance), released with noise N(0, s^2 I) (privacy.release_std)"
+)
 CALIBRATION = 1e-4  # relative, of the noise's parameter, where it is found by bisection
 
 
@@ -103,6 +108,7 @@ def loss_steps(r: NetworkReleases) -> LossSteps | None:
         signed=r.decreasing and not on_release,
         subspace=r.subspace,
         tie=lambda c, weight: r.slope_and_curvature(c / r.G, weight),
+        inexact=r.inexact_shift if r.tolerance else None,
     )
 
 
@@ -162,6 +168,8 @@ def theorem(r: NetworkReleases) -> str:
         return NO_NOISE
     if why := unaccounted(r):
         return f"not proven: {why}"
+    if r.tolerance:
+        return INEXACT_NOT_PURE
     return r.perturbation.theorem if r.noise is not None and has_pure_loss(r.noise) else NO_PURE_BOUND
 
 
@@ -209,6 +217,8 @@ class PureAccount(NetworkAccount):
         """Of every data step, (K, N)."""
 
     def values(self, r: NetworkReleases) -> Array:
+        if r.tolerance:
+            return np.full((r.iterations + 1, r.nodes), np.inf)
         return over_iterations(self.step_totals(r), r)
 
 
@@ -247,6 +257,7 @@ class Tight(PureAccount):
     label: ClassVar[str] = "tighter pure bound"
     column: ClassVar[str] = "tight"
     target: ClassVar[str] = "tight"
+    counts_budget: ClassVar[Literal["pure", "delta", ""]] = "pure"
     line: ClassVar[Any] = (0, (1, 1.5))
 
     def step_totals(self, r: NetworkReleases) -> Array:
@@ -260,7 +271,7 @@ class Tight(PureAccount):
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
         has_determinant = isinstance(r.perturbation, ObjectivePerturbation) and r.noise is not None and has_pure_loss(r.noise)
-        words = TIGHT if has_determinant and not unaccounted(r) else theorem(r)
+        words = TIGHT if has_determinant and not unaccounted(r) and not r.tolerance else theorem(r)
         return Account("tight", "tighter pure bound", self.values(r), words, not unaccounted(r), NEIGHBOURS)
 
 
@@ -271,16 +282,20 @@ class Epsilon(NetworkAccount):
     label: ClassVar[str] = "epsilon"
     column: ClassVar[str] = "epsilon"
     target: ClassVar[str] = "epsilon"
+    counts_budget: ClassVar[Literal["pure", "delta", ""]] = "delta"
     line: ClassVar[Any] = (0, (5, 1.5, 1, 1.5))
 
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
         values, proof = _epsilon(r, delta)
         details: dict[str, str | float] = {"proof": proof}
-        if (steps := loss_steps(r)) is not None and r.noise is not None and not has_pure_loss(r.noise):
-            details["zcdp_rho"] = steps.curve(int(values[-1].argmax())).zcdp()
+        steps = loss_steps(r)
+        curve = steps.curve(int(values[-1].argmax())) if steps is not None else None
+        if curve is not None and r.noise is not None and not has_pure_loss(r.noise):
+            details["zcdp_rho"] = curve.zcdp()
         title = f"epsilon at delta = {delta:g}"
-        return Account("epsilon", title, values, _words(r), not unaccounted(r), NEIGHBOURS, delta, details=details)
+        words = _words(r) + (INEXACT if r.tolerance else "")
+        return Account("epsilon", title, values, words, not unaccounted(r), NEIGHBOURS, delta, details=details, profile=curve)
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
         """Epsilon grows with the size of the loss and is met from below, to CALIBRATION."""
@@ -311,6 +326,8 @@ def refuse_calibration(r: NetworkReleases, pure: bool) -> None:
     name = noises.name_of(type(r.noise))
     if not r.noise.exponent:
         raise InputError(f'privacy.target: the noise "{name}" cannot be calibrated; give privacy.{r.noise.parameter} instead')
+    if pure and r.tolerance:
+        raise InputError('privacy.target_account: with privacy.release_std there is no pure bound; choose "epsilon"')
     if pure and not has_pure_loss(r.noise):
         raise InputError(f'privacy.target_account: the noise "{name}" has no pure bound; choose "epsilon"')
 
@@ -328,8 +345,13 @@ def met(r: NetworkReleases, target: float, total: Callable[[NetworkReleases], Ar
     def scaled(strength: float, of: NetworkReleases = r) -> NetworkReleases:
         return replace(of, parameter=of.parameter * (strength * unit) ** exponent)
 
-    few = of_nodes(r, undominated(np.vstack([r.noise.size(shift, r.parameter), determinant(r)])))
+    few = r.of_nodes(undominated(np.vstack([r.noise.size(shift, r.parameter), determinant(r), r.inexact_shift])))
     _refuse_target(determinant(r).sum(axis=0), target, r)
+    if r.tolerance and total(scaled(1e-12, few)).max() >= target:
+        raise InputError(
+            f"privacy.target: {target:g} cannot be met: the inexact solves alone cost as much; raise the target or "
+            "privacy.release_std, or lower algorithm.tolerance"
+        )
     low, high = 1.0, 1.0
     while total(scaled(low, few)).max() > target:
         low, high = low / 2.0, low
@@ -364,12 +386,3 @@ def undominated(costs: Array) -> Ints:
         if not kept or not (costs[:, kept] >= costs[:, [i]]).all(axis=0).any():
             kept.append(i)
     return np.sort(np.array(kept))
-
-
-def of_nodes(r: NetworkReleases, nodes: Ints) -> NetworkReleases:
-    """The same releases of some nodes alone; rho/N stays as it is."""
-    share = len(nodes) / r.nodes
-    return replace(
-        r, V=r.V[nodes], B=r.B[nodes], eta=r.eta[:, nodes], theta=r.theta[:, nodes], parameter=r.parameter[:, nodes],
-        rho=r.rho * share,
-    )  # fmt: skip

@@ -23,9 +23,11 @@ from dpadmm_mpi.methods.nodes import Phase, refuse_inexact, starting_points
 from dpadmm_mpi.privacy.noises import draw
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, NoPerturbation, Perturbation
 from dpadmm_mpi.problems.local_problems import LocalProblems
+from dpadmm_mpi.problems.newton import TOLERANCE
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import is_inside, place_of
-from dpadmm_mpi.types import Array, Ints
+from dpadmm_mpi.rng import Purpose, generators
+from dpadmm_mpi.types import Array, Bools, Ints
 
 
 class State(NamedTuple):
@@ -35,7 +37,8 @@ class State(NamedTuple):
     dual: Array  # lambda_i(t)
     neighbour_sum: Array  # sum_j f_j(t)
     gradient: Array  # g~ of the last data step, from released values
-    residual: Array  # largest relative (KKT) residual since it was last recorded, (.., 1); nan if none
+    # Largest relative (KKT) residual, or with a tolerance norm of a gradient, since it was last recorded, (.., 1); nan if none
+    residual: Array
 
 
 @cache
@@ -54,6 +57,9 @@ class Settings:
     theta: Array
     gamma: Array  # nan without recycled steps
     parameter: Array
+    resting: Bools  # (T+1, N): a data step of a node that leaves its records alone, because its privacy budget is spent
+    tolerance: float | None  # norm of the gradient at which a solve ends; None: it is exact
+    release_std: float  # of the Gaussian noise on what is released, which hides where it ends; 0: none
     degree: Ints  # (N,)
     seed: int
     features: int
@@ -95,11 +101,26 @@ class DataNode(Node):
             return np.zeros((len(self.runs), len(self.nodes), s.features))
         return draw(s.perturbation.noise, s.seed, self.runs, self.nodes, t, s.parameter[t, self.nodes], s.features)
 
+    def released(self, primal: Array, t: int) -> Array:
+        """With the Gaussian noise that hides where an inexact solve has ended."""
+        s = self.settings
+        if not s.release_std:
+            return primal
+        rngs = generators(s.seed, Purpose.RELEASE, self.runs, self.nodes, t)
+        unit = np.stack([rng.standard_normal(s.features) for rng in rngs])
+        return primal + s.release_std * unit.reshape(primal.shape)
+
     def argmin(self, linear: Array, quadratic: Array, start: Array, t: int) -> tuple[Array, Array]:
-        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 and its relative residual, (runs, nodes); or an error."""
-        found, residuals = self.problems.argmins(linear, quadratic, start)
-        refuse_inexact(residuals, self.runs, self.nodes, t)
-        return found, residuals
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 and its relative residual, (runs, nodes); or an error.
+
+        With a tolerance a point near to it, and the norm of the gradient there. The start and nan for a resting node, whose
+        records are left alone.
+        """
+        active = ~self.settings.resting[t, self.nodes]
+        found, residuals = self.problems.argmins(linear, quadratic, start, active)
+        tolerance = self.settings.tolerance
+        refuse_inexact(residuals[:, active], self.runs, self.nodes[active], t, tolerance)
+        return found, residuals if tolerance is None else residuals * (tolerance / TOLERANCE)
 
 
 def kkt_gradient(before: State, primal: Array, eta: Array, degree: Array) -> Array:
@@ -169,8 +190,7 @@ class NetworkSteps(Method):
             factor, on_release = perturbation.objective_factor(eta, node.degree), perturbation.on_release
         linear, quadratic = self.penalty(node, state, t, factor * e)
         primal, residuals = node.argmin(linear, quadratic, state.primal, t)
-        if on_release:
-            primal = primal + e
+        primal = node.released(primal + e if on_release else primal, t)
         return state._replace(
             primal=primal,
             gradient=kkt_gradient(state, primal, eta, node.degree),
@@ -189,6 +209,12 @@ class NetworkSteps(Method):
         """After a data step and its exchange: the sums over the neighbours have come in."""
         dual = dual_step(state.dual, state.primal, state.neighbour_sum, node.theta(t), node.degree)
         return state._replace(dual=dual)
+
+
+def _kept(before: State, after: State, resting: Bools) -> State:
+    """A node that leaves its records alone keeps what it has, and sends its last value again; its dual step goes on."""
+    fields = zip(before._fields, before, after, strict=True)
+    return after._replace(**{name: np.where(resting[:, None], old, new) for name, old, new in fields})
 
 
 class NetworkNodes:
@@ -223,8 +249,12 @@ class NetworkNodes:
         method = self.settings.method
         if not method.is_data_step(t):
             return self._checked("recycled_step", method.recycled_step(self.node, state, t), state)
+        resting = self.settings.resting[t, self.node.nodes]
+        if resting.all():
+            return state
         node = DataNode(self.settings, self.node.nodes, self.problems, runs)
-        return self._checked("data_step", method.data_step(node, state, t), state)
+        after = self._checked("data_step", method.data_step(node, state, t), state)
+        return _kept(state, after, resting) if resting.any() else after
 
     def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
         """The neighbours' f_j(t) have come in; the dual step follows where the records were touched."""

@@ -41,7 +41,8 @@ class ZNorm:
 class NetworkMeasures(Measures[State]):
     of_released: ClassVar[bool] = True
     metrics: ClassVar[tuple[str, ...]] = (
-        "loss", "node_loss", "objective", "consensus_error", "test_error", "kkt_residual", "distance_to_optimum", "z_distance",
+        "loss", "node_loss", "objective", "consensus_error", "test_error", "kkt_residual", "solve_residual",
+        "distance_to_optimum", "z_distance",
     )  # fmt: skip
     descriptions: ClassVar[Mapping[str, str]] = {
         "loss": "L(t): mean over nodes of the node's mean loss at its own f_i(t)",
@@ -50,6 +51,8 @@ class NetworkMeasures(Measures[State]):
         "consensus_error": "(1/N) sum_i ||f_i(t) - fbar(t)||",
         "test_error": "share of test records that the mean classifier gets wrong; nan without test records",
         "kkt_residual": "relative residual of (KKT) in the data step, the largest since the row before; nan if none",
+        "solve_residual": "norm of the gradient where the solve of a data step ended, at most the attribute tolerance; the "
+        "largest since the row before; nan if none",
         "distance_to_optimum": "(1/N) sum_i ||f_i(t) - f*|| / ||f*||, f* the centralised optimum",
     }
     trajectory_layout: ClassVar[Layout] = {

@@ -16,6 +16,7 @@ from dpadmm_mpi.methods.base import (
     NO_NOISE,
     Assumptions,
     Config,
+    Known,
     OptimumSearch,
     Plan,
     Schedules,
@@ -24,12 +25,14 @@ from dpadmm_mpi.methods.base import (
     perturbation_name,
     target_notes,
 )
+from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Settings, State
 from dpadmm_mpi.methods.decentralised.convergence import GraphMatrices
 from dpadmm_mpi.methods.decentralised.curvature import curvature_of
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
+from dpadmm_mpi.methods.decentralised.observers import pair_epsilon
 from dpadmm_mpi.methods.decentralised.theory import LARGEST_NETWORK, Theorems, sample_sizes
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.topology import Topology
@@ -42,7 +45,7 @@ from dpadmm_mpi.problems.losses import Loss, claims
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_regularisers
 from dpadmm_mpi.problems.softmax import node_problem
-from dpadmm_mpi.types import Array, Ints, Matrix
+from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 
 class ConsensusTerms(Terms):
@@ -66,6 +69,7 @@ class NetworkMethod(NetworkSteps):
         """theta, where the configuration sets it."""
         return None
 
+    tolerance: Positive | None = None  # norm of the gradient at which a solve may end, with privacy.release_std; None: exact
     allow_unproven: bool = False  # run although penalties fall or theta exceeds eta, which no theorem covers
 
     @property
@@ -101,11 +105,11 @@ class NetworkPlan(Plan[State]):
 
     @property
     def work_in_words(self) -> str:
-        return f"{self.config.iterations} iterations with {len(self.releases.data_steps)} data steps"
+        return f"{self.iterations} iterations with {len(self.releases.data_steps)} data steps"
 
     @property
     def data_step_share(self) -> float:
-        return len(self.releases.data_steps) / self.config.iterations
+        return len(self.releases.data_steps) / self.iterations
 
     @property
     def schedules(self) -> Mapping[str, Schedules]:
@@ -116,6 +120,24 @@ class NetworkPlan(Plan[State]):
             "algorithm/eta": Schedules(self.settings.eta, "penalty eta_i(t)"),
             "algorithm/theta": Schedules(self.settings.theta, "dual step theta_i(t); nan if none"),
         } | self._gamma
+
+    @property
+    def scales(self) -> Mapping[str, int]:
+        return {**super().scales} | ({"privacy/observer": self.nodes} if self._examines_pairs else {})
+
+    @property
+    def known_before(self) -> Mapping[str, Known]:
+        if not self._examines_pairs:
+            return super().known_before
+        epsilon = next(account for account in self.accounts if account.name == "epsilon")
+        text = f"{epsilon.title} of a node against another one, which sees the messages of its neighbours alone; nan: itself"
+        pairs = pair_epsilon(epsilon.node_values, self.topology)
+        return {**super().known_before, "privacy/pair_epsilon": Known(pairs, ("node", "privacy/observer"), text)}
+
+    @property
+    def _examines_pairs(self) -> bool:
+        """Only where a matrix over the nodes is small, and there is an epsilon to look at."""
+        return 1 < self.nodes <= LARGEST_NETWORK and any(account.name == "epsilon" for account in self.accounts)
 
     @property
     def _gamma(self) -> dict[str, Schedules]:
@@ -158,7 +180,8 @@ class NetworkPlan(Plan[State]):
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
 
     def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
-        return node_problem(signed, self.loss, self.releases.C, self.ridge, self.regulariser, targets)
+        terms = self.releases.C, self.ridge, self.regulariser
+        return node_problem(signed, self.loss, *terms, targets=targets, tolerance=self.method.tolerance)
 
     def problems(self, shards: Iterable[Shard]) -> LocalProblems:
         return LocalProblems(super().problems(shards))
@@ -179,8 +202,13 @@ class NetworkPlan(Plan[State]):
 
     @property
     def layout(self) -> Layout:
-        made = super().layout
-        return made if self._has_z_norm else {name: quantity for name, quantity in made.items() if name != "z_distance"}
+        exact = self.method.tolerance is None
+        left_out = {"solve_residual" if exact else "kkt_residual"} | (set() if self._has_z_norm else {"z_distance"})
+        made = {name: quantity for name, quantity in super().layout.items() if name not in left_out}
+        if not exact:
+            about = made["solve_residual"]
+            made["solve_residual"] = about._replace(attributes={**about.attributes, "tolerance": self.method.tolerance})
+        return made
 
     @property
     def _has_z_norm(self) -> bool:
@@ -219,6 +247,9 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
             notes.append(f"the privacy loss is infinite, not proven: {why}")
         if perturbation.target is not None:
             releases = calibrate(releases, perturbation.target, str(perturbation.target_account), delta)
+    kept = within_budget(method, config, releases)
+    releases = kept.releases
+    notes += kept.notes
     notes += [f"{sentence}; no theorem covers that" for sentence in uncovered(releases.eta, releases.theta)]
     notes += _ambiguities(method, releases, topology.nodes)
     if schedules.grows_without_bound(method.eta):
@@ -246,6 +277,7 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
         settings=settings,
         releases=releases,
         notes=(*notes, *target_notes(config, dataset)),
+        budget_steps=kept.steps,
     )
 
 
@@ -317,9 +349,23 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         features=dataset.features * loss.outputs,
         decreasing=decreasing,
         tie=tie,
+        tolerance=method.tolerance or 0.0 if noise is not None else 0.0,
+        release_std=_release_std(method, perturbation),
         subspace=loss.span,
         unaccounted=method.unaccounted() if perturbation.private else "",
     )
+
+
+def _release_std(method: NetworkMethod, perturbation: Perturbation) -> float:
+    """Of the noise that hides where inexact solves end; 0: they are exact, or nothing is hidden at all."""
+    if not isinstance(perturbation, DataStepPerturbation):
+        return 0.0
+    if (perturbation.release_std is None) != (method.tolerance is None):
+        raise InputError(
+            "algorithm.tolerance and privacy.release_std: solves that end at a tolerance are accounted for together with the "
+            "noise that hides where they end; give both, or none of them"
+        )
+    return perturbation.release_std or 0.0
 
 
 def _dual_steps(method: NetworkMethod, eta: Array, nodes: int) -> Array:
@@ -384,11 +430,21 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
         eta=_every_iteration(releases.eta, releases),
         theta=_data_iterations(releases.theta, releases),
         gamma=_recycling(method, releases),
-        parameter=_data_iterations(releases.parameter, releases),
+        parameter=_data_iterations(np.where(releases.active, releases.parameter, np.nan), releases),
+        resting=_resting(releases),
+        tolerance=method.tolerance,
+        release_std=releases.release_std,
         degree=topology.degree,
         seed=config.seed,
         features=releases.features,
     )
+
+
+def _resting(releases: NetworkReleases) -> Bools:
+    """(T+1, N): the data steps of nodes whose budget is spent."""
+    resting = np.zeros((releases.iterations + 1, releases.nodes), dtype=bool)
+    resting[releases.data_steps] = ~releases.active
+    return resting
 
 
 def _data_iterations(values: Array, releases: NetworkReleases) -> Array:

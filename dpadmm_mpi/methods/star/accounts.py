@@ -5,7 +5,7 @@
 Letters of [S]: K outer iterations of S inner steps, M records, G Lipschitz constant of a record's loss, sigma noise_std.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from dpadmm_mpi.methods.base import NO_NOISE
 from dpadmm_mpi.methods.gaussian import paper_account, paper_noise, sound_account, sound_noise
 from dpadmm_mpi.privacy import gaussian_noise, sampled_steps
 from dpadmm_mpi.privacy.account import Account
+from dpadmm_mpi.privacy.recorded_curves import SMALLEST, RenyiProfile
 from dpadmm_mpi.privacy.releases import StarReleases
 from dpadmm_mpi.types import Array, Ints
 
@@ -34,6 +35,7 @@ CONDITIONED = (
 GROUPS = 8  # sizes for which the sound account is computed; sizes in between count as the next smaller one
 LEVELS = 16  # of a noise that changes, for the split account; sigma in between counts as the next smaller one
 SHARES = np.geomspace(1e-6, 0.9, 16)  # s2^2 / sigma^2, to begin the search with
+USUAL_DELTA = 1e-5  # at which one of SHARES is chosen for a whole curve
 SHARE_TOLERANCE = 3e-3  # of ln(s2^2 / sigma^2); the account is flat at its best
 
 
@@ -170,7 +172,50 @@ def _(r: StarReleases, delta: float) -> Account:
     split, conditioned = sound_epsilons(r, delta)
     words = _words(r, split, conditioned) if r.noise_std > 0.0 else NO_NOISE
     title = f"epsilon at delta = {delta:g}, sound"
-    return Account("epsilon_sound", title, np.minimum(split, conditioned), words, True, NEIGHBOURS, delta)
+    profile = StarProfile(r, float(r.M.min())) if r.noise_std > 0.0 else None
+    return Account("epsilon_sound", title, np.minimum(split, conditioned), words, True, NEIGHBOURS, delta, profile=profile)
+
+
+@dataclass(frozen=True)
+class StarProfile:
+    """What the provider with fewest records, M, releases: the smaller of the two sound accounts."""
+
+    releases: StarReleases
+    M: float
+
+    def delta(self, epsilon: Array) -> Array:
+        r = self.releases
+        last = np.array([float(r.iterations)])
+        conditioned = conditioned_mixture(r, self.M, last, SMALLEST).delta(r.noise_std, epsilon)
+        left_out = sampled_steps.LEFT_OUT * SMALLEST
+        return np.minimum(conditioned + left_out, RenyiProfile(self._split()).delta(epsilon))
+
+    def renyi(self, orders: Array) -> Array:
+        """Conditioned on the sampling, the steps are independent, and so are their moments."""
+        r, missed = self.releases, 2.0 * self.releases.G / self.M
+        hit, rate = 4.0 * r.G / r.batch_size + missed, r.batch_size / self.M
+        factor = orders[:, None] * (orders[:, None] - 1.0) / (2.0 * r.sigma**2)
+        hits = factor * (hit**2 - missed**2)
+        if rate < 1.0:
+            hits = np.logaddexp(np.log1p(-rate), np.log(rate) + hits)
+        conditioned = r.inner_steps * np.sum(hits + factor * missed**2, axis=1) / (orders - 1.0)
+        return np.minimum(conditioned, RenyiProfile(self._split()).renyi(orders))
+
+    def _split(self) -> Array:
+        """Divergences of all inner steps, at the best of SHARES for a small delta."""
+        r = self.releases
+        levels, level = _levels(r)
+        counts = r.inner_steps * np.bincount(level, minlength=len(levels))
+        found = [
+            sum(
+                n * split_curve(replace(r, noise_std=float(sigma)), self.M, float(share))
+                for n, sigma in zip(counts, levels, strict=True)
+            )
+            for share in SHARES
+        ]
+        return np.asarray(
+            min(found, key=lambda curve: float(gaussian_noise.converted(np.asarray(curve)[None], USUAL_DELTA)[0]))
+        )
 
 
 def _words(r: StarReleases, split: Array, conditioned: Array) -> str:

@@ -85,8 +85,10 @@ class Settings:
         return np.asarray(0.5 * self.local_ridge * np.vecdot(x, x))
 
     def server_step(self, sum_x: Array, sum_dual: Array) -> Array:
+        """z of every row; the nearest point of the ball, if there is one: what is minimised is round, also with g = l1."""
         step = sparse_server_step if self.regulariser == "l1" else server_step
-        return step(sum_x, sum_dual, self.nodes, self.rho, self.reg)
+        z = step(sum_x, sum_dual, self.nodes, self.rho, self.reg)
+        return z if self.inner is None else self.inner.projected(z)
 
     def samples(self, run: int, node: int, t: int, records: int) -> Ints:
         """m_s of the inner steps of one provider and iteration, (S,); with batches (S, batch size), each without repetition."""

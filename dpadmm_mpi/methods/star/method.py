@@ -54,7 +54,7 @@ class Stochastic(Star):
     inner_steps: Count = 100  # S
     averaging: Literal["uniform", "extrapolated"] = "uniform"  # of the inner iterates; the paper's is extrapolated
     batch_size: Count = 1  # records of an inner step, drawn without repetition
-    radius: Positive | None = None  # of the ball C that every inner iterate is projected on
+    radius: Positive | None = None  # of the ball C that inner iterates, x_i and z are kept in
 
     @property
     def inner(self) -> InnerOptions | None:

@@ -23,12 +23,13 @@ from dpadmm_mpi.methods.base import (
     fitted_loss,
     target_notes,
 )
+from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.metrics import ErgodicCriterion
 from dpadmm_mpi.methods.star import accounts, theory
 from dpadmm_mpi.methods.star.algorithm import Settings, StarNodes, State
 from dpadmm_mpi.methods.star.measures import StarMeasures
-from dpadmm_mpi.methods.star.optimum import SparseOptimum
+from dpadmm_mpi.methods.star.optimum import BallOptimum, SparseOptimum
 from dpadmm_mpi.methods.star.svrg import Inner
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy import gaussian_noise
@@ -96,7 +97,7 @@ class StarPlan(Plan[State]):
         }
         if inner is not None:
             used["algorithm/eta"] = (inner.eta, "step size eta of the inner steps")
-        nothing, spread = np.full((1, self.nodes), np.nan), np.ones((self.config.iterations, self.nodes))
+        nothing, spread = np.full((1, self.nodes), np.nan), np.ones((self.iterations, self.nodes))
         return {name: Schedules(np.concatenate([nothing, value * spread]), text) for name, (value, text) in used.items()}
 
     @property
@@ -148,19 +149,22 @@ class StarPlan(Plan[State]):
         return StarMeasures(self.features, self.sizes, self.metrics, problems, self.settings)
 
     def optimum_search(self) -> OptimumSearch:
-        """argmin_z sum_i f_i(z) + g(z), without a ball"""
+        """argmin_z sum_i f_i(z) + g(z), in the ball if there is one"""
         s = self.settings
-        if s.regulariser == "l1":
-            return SparseOptimum(self.features, s.local_ridge, s.reg)
-        ridge = 2.0 * s.reg / self.nodes + s.local_ridge
-        return CentralisedOptimum(self.features, ridge, self.config.record.optimum)
+        search: CentralisedOptimum | SparseOptimum = SparseOptimum(self.features, s.local_ridge, s.reg)
+        if s.regulariser != "l1":
+            ridge = 2.0 * s.reg / self.nodes + s.local_ridge
+            search = CentralisedOptimum(self.features, ridge, self.config.record.optimum)
+        radius = None if s.inner is None else s.inner.radius
+        return search if radius is None else BallOptimum(search, radius)
 
 
 def make_plan(method: Method, options: StarOptions, config: Config, topology: Topology, dataset: Dataset[Any]) -> StarPlan:
     terms, inner = config.problem.terms, options.inner
     assert isinstance(terms, StarTerms)
     loss = fitted_loss(config, dataset)
-    releases, given = _releases(method, options, config, dataset, loss), options.rho
+    kept = within_budget(method, config, _releases(method, options, config, dataset, loss))
+    releases, given = kept.releases, options.rho
     rho = float(given) if isinstance(given, int | float) else automatic_rho(loss, terms, topology.nodes)
     settings = Settings(
         rho=rho,
@@ -185,7 +189,8 @@ def make_plan(method: Method, options: StarOptions, config: Config, topology: To
         features=settings.features,
         settings=settings,
         releases=releases,
-        notes=(*_notes(config, settings, releases), *target_notes(config, dataset)),
+        notes=(*_notes(config, settings, releases), *kept.notes, *target_notes(config, dataset)),
+        budget_steps=kept.steps,
     )
 
 
@@ -267,8 +272,6 @@ def _notes(config: Config, settings: Settings, releases: StarReleases) -> list[s
             f"the providers have {M.min():.0f} to {M.max():.0f} records, but every provider's mean loss counts the same, so a "
             "record of a small provider weighs more"
         )
-    if settings.inner is not None and settings.inner.radius is not None and config.record.optimum:
-        notes.append("the recorded optimum is that of the problem without the ball of algorithm.radius")
     if settings.inner is not None and settings.inner.extrapolated:
         notes.append("the extrapolated average of [S] is no convex combination: its zeta is negative, and it magnifies noise")
     if releases.noise_std > 0.0 and accounts.paper_margin(releases, config.privacy.delta).min() < 0.0:

@@ -41,8 +41,11 @@ class Inner:
         return self.batch_size == 1 and self.radius is None
 
     def projected(self, v: Array) -> Array:
-        """The nearest point of the ball."""
-        return v if self.radius is None else v * min(1.0, self.radius / max(float(np.linalg.norm(v)), 1e-300))
+        """The nearest point of the ball, of every row."""
+        if self.radius is None:
+            return v
+        norms = np.linalg.norm(v, axis=-1, keepdims=True)
+        return np.asarray(v * np.minimum(1.0, self.radius / np.maximum(norms, 1e-300)))
 
 
 class InnerState(NamedTuple):
@@ -50,6 +53,7 @@ class InnerState(NamedTuple):
 
     v: Array  # v^s
     total: Array  # v^1 + ... + v^s
+    reached: Array  # v^s before the projection on the ball; v^s itself, where there is none
 
 
 def inner_loop(
@@ -57,7 +61,7 @@ def inner_loop(
 ) -> Array:
     """x_i^{k+1}, the average of the steps (docs/mathematics.md, section 8)."""
     for progress in iterates(inner, problem, start, dual, server, samples, noise, block=_block(inner, start)):
-        v, total = progress
+        v, total, _ = progress
     mean = total / inner.steps
     if not inner.extrapolated:
         return mean
@@ -82,11 +86,11 @@ def iterates(
     *,
     block: int,
 ) -> Iterator[InnerState]:
-    """The state after every `block` steps; the numbers do not depend on `block`."""
+    """The state after every `block` steps, or, with batches or a ball, after every one; the numbers do not depend on it."""
     _, margins, sums = problem.at(start[None])
     u = problem.weight * sums[0]
     fixed = (u + dual - inner.rho * server)[None]
-    steps = steps_of(problem.loss) if inner.is_plain else steps_with_batches(inner, problem.loss)
+    steps = steps_of(problem.loss) if inner.is_plain else None
     parameters, pull = np.array(problem.loss.parameters, dtype=np.float64), inner.rho + problem.ridge
     v, total = start, np.zeros_like(start)
     for first in range(0, inner.steps, block):
@@ -95,8 +99,23 @@ def iterates(
         if inner.noise_std > 0.0:
             pushes = fixed + inner.noise_std * noise.standard_normal((len(m), len(start)))
         rows, which = _records(problem.signed, m)
-        v, total = steps(v, total, rows, which, problem.loss.first(margins[0, m]), pushes, pull, inner.eta, parameters)
-        yield InnerState(v, total)
+        slopes = problem.loss.first(margins[0, m])
+        if steps is not None:
+            v, total = steps(v, total, rows, which, slopes, pushes, pull, inner.eta, parameters)
+            yield InnerState(v, total, v)
+            continue
+        for s in range(len(m)):
+            push = pushes[min(s, len(pushes) - 1)]
+            reached = batch_step(inner, problem.loss, v, np.atleast_2d(rows[which[s]]), np.atleast_1d(slopes[s]), push, pull)
+            v = inner.projected(reached)
+            total = total + v
+            yield InnerState(v, total, reached)
+
+
+def batch_step(inner: Inner, loss: Loss, v: Array, a: Array, slopes: Array, push: Array, pull: float) -> Array:
+    """v^{s+1} before the projection, from the mean over the records `a` of a step."""
+    change = loss.first(a @ v) - slopes
+    return np.asarray(v - inner.eta * (change @ a / len(a) + pull * v + push))
 
 
 def _records(signed: Matrix, m: Ints) -> tuple[Array, Ints]:
@@ -151,24 +170,6 @@ def vectorised(slope: ScalarSlope) -> Steps:
 def _with_numpy(loss: Loss) -> Steps:
     """For a loss without a scalar form."""
     return vectorised(lambda margin, _: float(loss.first(np.array([margin]))[0]))
-
-
-def steps_with_batches(inner: Inner, loss: Loss) -> Steps:
-    """The mean over `batch_size` records in each step, `which` and `slopes` (steps, records); then the projection."""
-
-    def steps(  # noqa: PLR0917  (as the compiled ones)
-        v: Array, total: Array, rows: Array, which: Ints, slopes: Array, pushes: Array, rho: float, eta: float, _: Array
-    ) -> tuple[Array, Array]:
-        total = total.copy()
-        which, slopes = which.reshape(len(which), -1), slopes.reshape(len(which), -1)
-        for s in range(len(which)):
-            a, push = rows[which[s]], pushes[min(s, len(pushes) - 1)]
-            change = loss.first(a @ v) - slopes[s]
-            v = inner.projected(v - eta * (change @ a / len(a) + rho * v + push))
-            total += v
-        return v, total
-
-    return steps
 
 
 def slope(margin: float, parameters: Array) -> float:

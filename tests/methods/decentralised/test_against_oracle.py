@@ -26,7 +26,7 @@ from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.privacy.noises import Gamma, draw
 from dpadmm_mpi.problems import batched as batch
 from dpadmm_mpi.problems.local_problems import LocalProblems
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Bools
 
 
 def reference_nodes(raw: Raw) -> tuple[NetworkPlan, list[Node]]:
@@ -224,10 +224,10 @@ def test_an_inexact_solve_stops_the_run_with_node_iteration_and_residual(
     calls: list[int] = []
 
     def one_step_for_node_2_in_iteration_2(
-        self: LocalProblems, linear: Array, quadratic: Array, start: Array
+        self: LocalProblems, linear: Array, quadratic: Array, start: Array, active: Bools
     ) -> tuple[Array, Array]:
         calls.append(1)
-        found, residuals = original(self, linear, quadratic, start)
+        found, residuals = original(self, linear, quadratic, start, active)
         if len(calls) == 2:
             monkeypatch.setattr(batch, "ITERATIONS", 1)
             hurried, left = original(self, linear, quadratic, start)
