@@ -179,7 +179,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "nan": ((np.array([[0.1], [np.nan]]), [0, 1]), "data: record 1 has a feature that is not a finite number"),
     "missing label": ((np.zeros((2, 1)), [0.0, np.nan]), "data: the label of record 1 is missing"),
     "one label": ((np.zeros((9, 4)), np.ones(9)), "y: found one label only (1.0); two are needed"),
-    "three labels": ((np.zeros((9, 4)), np.arange(9) % 3), '"logistic" is for two classes, but the labels are 3 classes: 0, 1, 2; use "softmax"'),
+    "three labels": ((np.zeros((9, 4)), np.arange(9) % 3), "the labels are 3 classes: 0, 1, 2; use \"softmax\""),
     "numbers": ((np.zeros((9, 4)), np.arange(9) / 2), "y: found 9 different labels (0.0, 0.5, 1.0, 1.5, ...); two are needed"),
     "mixed labels": ((np.zeros((2, 1)), np.array([1, "a"], dtype=object)), "y holds numbers and text"),
     "norms": ((np.full((9, 4), 5.0), np.arange(9) % 2), 'has norm 10, but the privacy bounds need norms of at most 1'),

@@ -60,7 +60,7 @@ def test_gaussian_variance_for_standard_deviation_is_caught(tmp_path: Path, monk
     planted(monkeypatch, "variance for standard deviation")
     result_of(raw, tmp_path / "o.h5")
     monkeypatch.undo()
-    assert any("does not have the law" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
+    assert any("not of the claimed size" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
 
 
 def test_more_dimensions_lose_less(tmp_path: Path) -> None:

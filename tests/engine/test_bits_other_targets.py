@@ -1,4 +1,4 @@
-"""Classes and numbers: the same bits on any number of ranks, and after a kill."""
+"""Classes and numbers: the same bits on three ranks, and after a kill."""
 
 import signal
 from pathlib import Path
@@ -42,15 +42,14 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_on_any_number_of_ranks(everything: Path, ranks: int) -> None:
-    process = command("run", everything / "all.toml", "-o", everything / f"ranks-{ranks}", ranks=ranks)
+def test_on_three_ranks(everything: Path) -> None:
+    process = command("run", everything / "all.toml", "-o", everything / "ranks", ranks=3)
     assert process.returncode == 0, process.stderr
     for serial in sorted((everything / "serial").iterdir()):
-        assert list(compare(serial, everything / f"ranks-{ranks}" / serial.name)) == [], serial.name
+        assert list(compare(serial, everything / "ranks" / serial.name)) == [], serial.name
 
 
-@pytest.mark.parametrize("name", ["softmax objective", "softmax primal", "huber-regression penalty", "least-squares none"])
+@pytest.mark.parametrize("name", ["softmax primal", "huber-regression penalty"])
 def test_killed_and_resumed(everything: Path, tmp_path: Path, name: str) -> None:
     (serial,) = [path for path in (everything / "serial").iterdir() if path.stem.replace("-", " ") == name.replace("-", " ")]
     job = ("run", everything / "all.toml", "--only", name, "-o", tmp_path / "out.h5", "--resume")

@@ -10,6 +10,10 @@ from support import Raw, dataset_of, network_plan, planned, result_of
 from dpadmm_mpi.audit import audit
 from dpadmm_mpi.data.dataset import target_of
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.decentralised.audited_steps import InObjective, Pairs
+from dpadmm_mpi.privacy.noises import Gamma
+from dpadmm_mpi.problems.losses import Softmax
+from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array
 
 CLASSES = ("ash", "beech", "cedar")
@@ -201,6 +205,51 @@ def test_pure_accounts_have_the_constants_of_the_loss(files: Path) -> None:
         assert 0 < totals["epsilon"] <= totals["tight"]
         plan, _ = network_plan(configuration(files, loss, "primal"))
         assert plan.accounts[0].values[-1] == pytest.approx(3 * 2.0 * 2 * G * h / mu)
+
+
+@pytest.mark.parametrize("loss", ["softmax", "huber-regression"])
+def test_nodes_rest_when_their_budget_is_spent(files: Path, loss: str) -> None:
+    """Nodes of unequal sizes: a resting one keeps its value, and until one rests all is as without a budget."""
+    raw = configuration(
+        files, loss, "objective", "admm", iterations=6, runs=1, data={"sizes": [20, 40, 60, 80], "split": "sizes"}
+    )
+    del raw["data"]["train"]
+    whole = result_of(raw)
+    budget = {"epsilon": float(whole["privacy/epsilon"][-1]) / 2, "when_spent": "rest"}
+    result = result_of(raw | {"privacy": raw["privacy"] | {"budget": budget}})
+    steps, f = result["privacy/budget_steps"], result["trajectory"][0]
+    assert 0 < steps.min() < steps.max()
+    for t in range(1, len(f)):
+        np.testing.assert_array_equal((f[t] == f[t - 1]).all(axis=1), t > steps)
+    np.testing.assert_array_equal(f[: steps.min() + 1], whole["trajectory"][0, : steps.min() + 1])
+
+
+def softmax_by_hand(X: Array, y: Array, f: Array) -> tuple[Array, Array]:
+    """Gradient and Hessian of the sum over the records, by Kronecker products."""
+    gradient, hessian = np.zeros(12), np.zeros((12, 12))
+    for x, label in zip(X, y.astype(int), strict=True):
+        p = np.exp(f.reshape(3, 4) @ x)
+        p /= p.sum()
+        gradient += np.kron(p - np.eye(3)[label], x)
+        hessian += np.kron(np.diag(p) - np.outer(p, p), np.outer(x, x))
+    return gradient, hessian
+
+
+def test_audited_step_of_softmax_is_that_of_the_two_data_sets() -> None:
+    """Shift of the noise and ratio of the determinants, from both data sets in full."""
+    rng = np.random.default_rng(2)
+    X, y, f = rng.uniform(-0.5, 0.5, (9, 4)), rng.integers(3, size=9).astype(float), rng.standard_normal((2, 12))
+    problem = node_problem(X, Softmax(classes=3), 5.0, 0.3, targets=y)
+    step = InObjective(problem, Gamma(), 1.0, 0.4, f, np.zeros_like(f), factor=2.0)
+    pairs = Pairs(np.array([4, 7]), rng.uniform(-0.5, 0.5, (2, 4)), np.array([2.0, 0.0]))
+    for k, n in enumerate(pairs.replaced):
+        other_X, other_y = X.copy(), y.copy()
+        other_X[n], other_y[n] = pairs.new[k], [2.0, 0.0][k]
+        for run in range(2):
+            (g, H), (g2, H2) = softmax_by_hand(X, y, f[run]), softmax_by_hand(other_X, other_y, f[run])
+            np.testing.assert_allclose(step.shifts(pairs)[run, k], -5 / 9 * (g2 - g) / 2.0, atol=1e-12)
+            logs = [np.linalg.slogdet(5 / 9 * matrix + 0.7 * np.eye(12))[1] for matrix in (H, H2)]
+            assert step.log_determinants(pairs)[run, k] == pytest.approx(logs[0] - logs[1], abs=1e-12)
 
 
 @pytest.mark.parametrize("perturbation", ["objective", "penalty", "primal"])
