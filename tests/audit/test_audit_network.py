@@ -239,7 +239,7 @@ def test_losses_by_whole_data_sets(tmp_path: Path, perturbation: str, privacy: R
             log_det = np.linalg.slogdet(H)[1]
         return float(log_det - (e @ e / (2 * 0.7**2) if gaussian else 2.0 * np.linalg.norm(e)))
 
-    for k, (n, new) in enumerate(zip(*pairs, strict=True)):
+    for k, (n, new) in enumerate(zip(pairs.replaced, pairs.new, strict=True)):
         changed = view.rows.copy()
         changed[n] = new
         for run in range(2):
