@@ -46,8 +46,15 @@ class Result(stored.Result):
 
     @property
     def labels(self) -> NDArray[Any]:
-        """What -1 and +1 stand for; -1 and +1 themselves where the records did not come from Python."""
-        return np.asarray(self.attributes["data"].get("labels", [-1, 1]))
+        """What -1 and +1 stand for, themselves where the records did not come from Python; of several classes, their names."""
+        about = self.attributes["data"]
+        return np.asarray(about.get("labels", about["classes"] if about.get("target") == "classes" else [-1, 1]))
+
+    @property
+    def _outputs(self) -> int:
+        """Scores of one record."""
+        about = self.attributes["data"]
+        return self.config.problem.loss.fitted(about.get("target", "binary"), len(about.get("classes", (-1, 1)))).outputs
 
     def privacy_in_words(self) -> list[str]:
         """A sentence for each account: the total at the end, of whom it holds, by what proof."""
@@ -156,11 +163,15 @@ class Result(stored.Result):
         return np.asarray(self["final/primal"][run].mean(axis=0))
 
     def decision_function(self, X: Any, run: int = 0, prepared: bool = False) -> Array:
-        """f.x of every record; positive predicts the second of `labels`. Parameters as in `predict`."""
+        """f.x of every record; positive predicts the second of `labels`. With softmax, that of each class, (records, classes).
+
+        Parameters as in `predict`.
+        """
         if not self.complete:
             raise InputError(f"{self.source}: the run is not complete, and has no classifier yet")
         matrix = self._features(X, prepared)
-        return np.asarray(matrix @ self.classifier(run)).ravel()
+        scores = np.asarray(matrix @ self.classifier(run).reshape(self._outputs, -1).T)
+        return scores if self._outputs > 1 else scores.ravel()
 
     def predict(self, X: Any, run: int = 0, prepared: bool = False) -> NDArray[Any]:
         """Labels of new records, by the mean classifier at the end.
@@ -173,14 +184,19 @@ class Result(stored.Result):
 
         Returns
         -------
-        One of `labels` for each record.
+        One of `labels` for each record; of a regression, numbers in the units of the targets.
 
         Raises
         ------
         InputError
             X has other features, or the run's preprocessing cannot be done to new records alone.
         """
-        return self.labels[(self.decision_function(X, run, prepared) >= 0).astype(np.int64)]
+        scores, about = self.decision_function(X, run, prepared), self.attributes["data"]
+        if about.get("target") == "number":
+            return np.asarray(about["target_centre"] + about["target_scale"] * scores)
+        if self._outputs > 1:
+            return self.labels[scores[:, : len(self.labels)].argmax(axis=1)]
+        return self.labels[(scores >= 0).astype(np.int64)]
 
     def _features(self, X: Any, prepared: bool) -> Matrix:
         matrix, names = arrays.as_features(X, "predict")
@@ -198,8 +214,11 @@ class Result(stored.Result):
                 raise InputError("predict: X lacks values; remove the records without them")
             matrix, names = filled.matrix, filled.names
         expected = [str(name) for name in self["data/feature_names"].astype(str)] if "data/feature_names" in self else None
-        if matrix.shape[1] != len(self["feature"]):
-            raise InputError(f"predict: X has {matrix.shape[1]} features, but the run had {len(self['feature'])}")
+        width = len(self["feature"]) // self._outputs
+        if matrix.shape[1] != width:
+            raise InputError(f"predict: X has {matrix.shape[1]} features, but the run had {width}")
+        if expected is not None and self._outputs > 1:  # CLASS: FEATURE
+            expected = [name.removeprefix(f"{self.attributes['data']['classes'][0]}: ") for name in expected[:width]]
         if names is not None and expected is not None and list(names) != expected:
             raise InputError("predict: X has other columns or categories than the run's records, or in another order")
         values = matrix if isinstance(matrix, np.ndarray) else matrix.data

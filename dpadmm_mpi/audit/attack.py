@@ -20,6 +20,7 @@ from dpadmm_mpi.audit.exact import read_run
 from dpadmm_mpi.config.reading import one_of
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.auditing import refuse_other_losses
 from dpadmm_mpi.methods.base import Plan, methods
 from dpadmm_mpi.methods.decentralised.algorithm import kkt_gradient
 from dpadmm_mpi.methods.decentralised.audit import Transcript, read_transcript
@@ -93,6 +94,7 @@ def attack(path: Path, node: int = 0, record: int = 0) -> Attack:
             )
 
     result, plan, dataset = read_run(path, refuse)
+    refuse_other_losses(plan, result.source)
     if not 0 <= node < plan.nodes:
         raise InputError(f"--node {node}: there are the nodes 0 to {plan.nodes - 1}")
     if isinstance(plan, NetworkPlan):

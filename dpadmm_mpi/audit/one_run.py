@@ -15,9 +15,11 @@ import msgspec
 import numpy as np
 
 from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.engine.loop import Silent
 from dpadmm_mpi.engine.simulation import Simulation
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.auditing import refuse_other_losses
 from dpadmm_mpi.methods.base import Plan, make_plan
 from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.parallel.owners import assign_owners
@@ -104,6 +106,7 @@ def audit_one_run(
     plan, dataset = make_plan(msgspec.structs.replace(configs[0], runs=1, record=record))
     if not plan.config.is_noisy:
         raise InputError("--one-run: a run without noise has an infinite privacy loss; there is nothing to audit")
+    refuse_other_losses(plan, "--one-run")
     rows = [_signed_rows(plan, dataset, i) for i in range(plan.nodes)]
     placed = _place(plan, rows, canaries)
     final = _final_models(plan, [placed.put_into(mine, i) for i, mine in enumerate(rows)])
@@ -169,10 +172,11 @@ def _final_models(plan: Plan[Any], rows: list[Array]) -> Array:
     """One run with these records, in this process: every node's final model, (N, d)."""
     from threadpoolctl import threadpool_limits
 
+    shards = [Shard(mine, np.ones(len(mine))) for mine in rows]
     owner = assign_owners(plan.sizes, 1, plan.topology.has_hub)
     log = _Finals()
     with threadpool_limits(limits=1):
-        Simulation(Serial(), plan, owner, plan.problems(rows)).simulate(log, Silent(), None)
+        Simulation(Serial(), plan, owner, plan.problems(shards)).simulate(log, Silent(), None)
     return log.final["final/primal"][0]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from dpadmm_mpi.audit.attack import CANDIDATES, Attack
 from dpadmm_mpi.audit.exact import read_run
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.auditing import refuse_other_losses
 from dpadmm_mpi.methods.decentralised.audit import Transcript, read_transcript
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.problems.losses import Loss
@@ -41,6 +42,7 @@ def attack_without_penalties(path: Path, node: int = 0, record: int = 0) -> Atta
     result, plan, dataset = read_run(path)
     if not isinstance(plan, NetworkPlan):
         raise InputError(f"{path}: a run of {plan.config.method_name}, but penalties are of the methods on a network")
+    refuse_other_losses(plan, result.source)
     transcript = read_transcript(plan, result, dataset)
     if not 0 <= node < plan.nodes:
         raise InputError(f"--node {node}: there are the nodes 0 to {plan.nodes - 1}")

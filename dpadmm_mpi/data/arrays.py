@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from dpadmm_mpi.config.options import Choices
 from dpadmm_mpi.data.dataset import Dataset, InMemory, TestSet
 from dpadmm_mpi.data.partitions import TEST, Division, Even
-from dpadmm_mpi.data.records import Records, concatenate
+from dpadmm_mpi.data.records import Records, Target, concatenate
 from dpadmm_mpi.data.shard import NORM_SLACK, Shard, row_norms
 from dpadmm_mpi.data.sources import Source, sources
 from dpadmm_mpi.data.steps import Step, preprocess, steps
+from dpadmm_mpi.data.targets import MOST_CLASSES, kind_of
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.types import Ints, Matrix
 
@@ -313,8 +314,11 @@ def _at_hand(sha256: str) -> Lent:
     return found
 
 
-def signs(y: NDArray[Any], labels: tuple[Label, Label]) -> NDArray[np.float64]:
-    return np.where(y == labels[1], 1.0, -1.0)
+def as_numbers(y: NDArray[Any], labels: tuple[Label, ...]) -> NDArray[np.float64]:
+    """-1 and +1, or the place of each label among several."""
+    if len(labels) == 2:
+        return np.where(y == labels[1], 1.0, -1.0)
+    return np.searchsorted(np.array(labels), y).astype(np.float64)
 
 
 def refuse_unfit(records: Records, where: str) -> None:
@@ -351,14 +355,19 @@ class Arrays(Source):
         found = _at_hand(self.sha256)
         return self._spread(found, division, nodes, seed) if found.sizes is None else self._held(found, division, nodes)
 
-    def labels(self, inventory: Inventory) -> tuple[Label, Label]:
-        """What -1 and +1 stand for."""
+    def labels(self, inventory: Inventory) -> tuple[Label, ...]:
+        """What -1 and +1 stand for, or the classes."""
         found = inventory.labels
-        if len(found) != 2:
+        if not 2 <= len(found) <= MOST_CLASSES or kind_of(np.array(found)) == "number":
             shown = ", ".join(map(str, found[:4])) + (", ..." if len(found) > 4 else "")
-            raise InputError(f"y: found {_labels_in_words(len(found))} ({shown}); two are needed")
+            raise InputError(
+                f"y: found {_labels_in_words(len(found))} ({shown}); two are needed, or several classes; numbers that are to "
+                "be predicted are read from files only"
+            )
         if self.positive is None:
-            return found[0], found[1]
+            return found
+        if len(found) > 2:
+            raise InputError(f"data.positive: has no meaning with {len(found)} classes; remove it")
         if self.positive not in found:
             raise InputError(f"data.positive: no label is {self.positive!r}; the labels are {found[0]!r} and {found[1]!r}")
         return (found[0], found[1]) if self.positive == found[1] else (found[1], found[0])
@@ -374,7 +383,7 @@ class Arrays(Source):
             )
         prepared = []
         for k, part in enumerate(brought.parts):
-            made = preprocess(replace(part, y=signs(part.y, labels)), self.preprocess or ()).records
+            made = preprocess(replace(part, y=as_numbers(part.y, labels)), self.preprocess or ()).records
             refuse_unfit(made, f"shards[{k}]" if brought.whole is None else "data")
             prepared.append(Shard(made.matrix, made.y))
         return prepared
@@ -398,7 +407,7 @@ class Arrays(Source):
     def _test(self, found: Lent) -> Shard | None:
         if (given := found.brought.test) is None:
             return None
-        made = preprocess(replace(given, y=signs(given.y, self.labels(found.inventory))), self.preprocess or ()).records
+        made = preprocess(replace(given, y=as_numbers(given.y, self.labels(found.inventory))), self.preprocess or ()).records
         refuse_unfit(made, "test")
         return Shard(made.matrix, made.y)
 
@@ -407,7 +416,7 @@ class Arrays(Source):
         whole, labels = found.brought.whole, self.labels(found.inventory)
         assert whole is not None
         together = whole if found.brought.test is None else concatenate(whole, found.brought.test)
-        records, words, *_ = preprocess(replace(together, y=signs(together.y, labels)), self.preprocess or ())
+        records, words, *_ = preprocess(replace(together, y=as_numbers(together.y, labels)), self.preprocess or ())
         refuse_unfit(records, "data")
         owners, sizes = division.deal(records.y, nodes, seed, records.training)
         everything = Shard(records.matrix, records.y)
@@ -430,8 +439,13 @@ class About:
 
     sha256: str
     words: list[str]
-    labels: tuple[Label, Label]
+    labels: tuple[Label, ...]
     names: tuple[str, ...] | None
+
+    @property
+    def target(self) -> Target:
+        names = tuple(label if isinstance(label, str) else f"{label:g}" for label in self.labels)
+        return Target("binary" if len(names) == 2 else "classes", names)
 
 
 @dataclass(frozen=True)
@@ -461,6 +475,10 @@ class ArrayDataset:
     features: int
     test_records: Shard | None
     travelling: Shard | dict[int, Shard] | None  # all records, or those of each node; None: the nodes have theirs
+
+    @property
+    def target(self) -> Target:
+        return self.about.target
 
     @property
     def loader(self) -> ArrayLoader:
@@ -493,6 +511,8 @@ class ArrayDataset:
             "files": [f"arrays sha256 {self.about.sha256}"],
             "preprocessing": self.about.words or ["none"],
             "labels": list(self.about.labels),
+            "target": self.target.kind,
+            "classes": list(self.target.classes),
         }
 
     def feature_names(self) -> list[str] | None:

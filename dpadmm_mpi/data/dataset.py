@@ -9,6 +9,7 @@ import numpy as np
 
 from dpadmm_mpi.data import synthetic
 from dpadmm_mpi.data.partitions import PARTITION_HEADER, TEST
+from dpadmm_mpi.data.records import SIGNS, Target
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.data.statistics import Counting, Statistics
 from dpadmm_mpi.data.store import Store
@@ -69,6 +70,12 @@ class Dataset(Protocol[A]):
         ...
 
     def feature_names(self) -> list[str] | None: ...
+
+
+def target_of(dataset: Any) -> Target:
+    """What the labels are; two classes, -1 and +1, where a data set does not say."""
+    found: Target = getattr(dataset, "target", SIGNS)
+    return found
 
 
 def statistics_of(dataset: Any) -> Statistics | None:
@@ -224,6 +231,10 @@ class StoredDataset:
     def features(self) -> int:
         return self.store.meta.features
 
+    @property
+    def target(self) -> Target:
+        return self.store.meta.target
+
     @cached_property
     def _by_node(self) -> list[Ints]:
         """The records of test, node 0, node 1, ..., each ascending."""
@@ -256,7 +267,10 @@ class StoredDataset:
         meta = self.store.meta
         files = [f"{name} sha256 {digest}" for name, digest in meta.files.items()]
         names = {} if self.node_names is None else {"node_names": self.node_names}
-        return {"source": self.source, "files": files, "preprocessing": meta.steps or ["none"], **names}
+        target: dict[str, Any] = {"target": meta.target.kind, "classes": list(meta.target.classes)}
+        if meta.target.kind == "number":
+            target = {"target": "number", "target_centre": meta.target.centre, "target_scale": meta.target.scale}
+        return {"source": self.source, "files": files, "preprocessing": meta.steps or ["none"], **names, **target}
 
     def statistics(self) -> Statistics:
         count = Counting(len(self.sizes), self.features)

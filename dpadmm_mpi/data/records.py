@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,26 @@ class Column:
     @property
     def missing(self) -> Bools:
         return self.values == "" if self.is_text else np.isnan(self.values)
+
+
+class Target(NamedTuple):
+    """What the labels are: two classes, -1 and +1; several, counted from 0; or numbers, (label - centre) / scale in [-1, 1]."""
+
+    kind: str = "binary"  # or "classes", "number"
+    classes: tuple[str, ...] = ("-1", "+1")  # the labels in the file, in order; none of numbers
+    centre: float = 0.0
+    scale: float = 1.0
+    range_from_records: bool = False  # the range of numbers was found, and not given
+
+    @property
+    def words(self) -> str:
+        if self.kind == "number":
+            low, high = self.centre - self.scale, self.centre + self.scale
+            return f"numbers from {low:g} to {high:g}, scaled into [-1, 1]"
+        return f"{len(self.classes)} classes: {', '.join(self.classes)}"
+
+
+SIGNS = Target()
 
 
 @dataclass(frozen=True)
@@ -68,7 +88,7 @@ class Wanted:
 class Records:
     """Either `columns`, while some may be text, or the matrix `X`, dense or CSR."""
 
-    y: NDArray[Any]  # labels: as they are in the file, later -1 and +1
+    y: NDArray[Any]  # labels: as they are in the file, later as `target` says
     X: Matrix | None = None
     columns: tuple[Column, ...] = ()
     names: tuple[str, ...] | None = None  # of the features, where known
@@ -76,6 +96,7 @@ class Records:
     rows: Ints | None = None  # numbers of the records in their files, counted from 0; None: all, in their order
     groups: Ints | None = None  # of each record, which a partition may make nodes of; -1: none
     group_names: tuple[str, ...] = ()
+    target: Target = SIGNS
 
     @property
     def matrix(self) -> Matrix:

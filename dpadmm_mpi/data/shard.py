@@ -11,7 +11,7 @@ NORM_SLACK = 1e-6  # for round-off in rows that were scaled to norm 1, also in s
 
 @dataclass(frozen=True)
 class Shard:
-    """Features X, (B, d), dense or scipy CSR, and labels y in {-1, +1}."""
+    """Features X, (B, d), dense or scipy CSR, and labels y: -1 and +1, classes counted from 0, or numbers in [-1, 1]."""
 
     X: Matrix
     y: Array

@@ -9,7 +9,7 @@ import re
 from abc import abstractmethod
 from glob import glob
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -166,6 +166,12 @@ class FileSource(StoredSource, kw_only=True):
     path: FilePath
     test_path: FilePath | None = None
     positive: str | int | float | None = None  # the label that means +1, where the labels are not -1 and +1
+    target: Literal["binary", "classes", "number"] | None = None  # what the labels are; None: found from them
+    target_range: list[float] | None = None  # [LOW, HIGH] of numbers, known beforehand; None: found, which no account counts
+
+    def check(self) -> None:
+        if self.target_range is not None and (len(self.target_range) != 2 or not self.target_range[0] < self.target_range[1]):
+            raise InputError(f"data.target_range: found {self.target_range}; two numbers are needed, the smaller one first")
 
     @abstractmethod
     def read_file(self, path: Path, features: int | None) -> Records:
@@ -184,8 +190,8 @@ class FileSource(StoredSource, kw_only=True):
         return found
 
     def read(self, files: dict[str, Path]) -> Records:
-        from dpadmm_mpi.data.readers import with_signs
         from dpadmm_mpi.data.records import concatenate, stack
+        from dpadmm_mpi.data.targets import with_target
 
         names, paths = list(files), list(files.values())
         test = None if self.test_path is None else paths.pop()
@@ -195,7 +201,7 @@ class FileSource(StoredSource, kw_only=True):
         records = parts[0] if len(parts) == 1 else stack(parts, names[: len(parts)])
         if test is not None:
             records = concatenate(records, checked(self.read_file(test, width), type(self), "read_file"))
-        return with_signs(records, self.positive, _in_words(files))
+        return with_target(records, self.target, self.positive, self.target_range, _in_words(files))
 
 
 class TableSource(FileSource, kw_only=True):

@@ -36,12 +36,18 @@ class Statistics:
         everywhere = self.counts.sum(axis=0) / self.counts.sum()
         return 0.5 * np.abs(self.shares - everywhere).sum(axis=1)
 
+    def _share_of_the_last(self) -> list[str]:
+        """Of two labels, where it says it all."""
+        if len(self.labels) > 2:
+            return []
+        last, overall = self.shares[:, -1], self.counts[:, -1].sum() / self.counts.sum()
+        return [f"share of label {self.labels[-1]:+g} from {last.min():.3f} to {last.max():.3f}, {overall:.3f} of all"]
+
     def in_words(self) -> str:
-        sizes, last = self.sizes, self.shares[:, -1]
-        overall = self.counts[:, -1].sum() / self.counts.sum()
+        sizes = self.sizes
         words = [
             f"{sizes.min()} to {sizes.max()} records per node",
-            f"share of label {self.labels[-1]:+g} from {last.min():.3f} to {last.max():.3f}, {overall:.3f} of all",
+            *self._share_of_the_last(),
             f"labels differ from those of all by {self.label_distance.mean():.3f} on average and "
             f"{self.label_distance.max():.3f} at most (total variation)",
         ]

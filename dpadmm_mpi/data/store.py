@@ -1,10 +1,10 @@
 """Prepared records on disk, from which a rank reads its own rows and no others.
 
-A folder with raw little arrays: labels.bin (int8), and either values.bin (float64, row after row) or the CSR parts
-values.bin, columns.bin (int32) and starts.bin (int64); where needed groups.bin (int32), of which a partition makes nodes, and
-rows.bin (int64), the numbers that records had before some were dropped; meta.json says what they are. Rows are read through
-a small buffer rather than mapped into memory: mapped pages count as the rank's memory, and rows of a random split touch all
-of them.
+A folder with raw little arrays: labels.bin (int8; float64 of numbers), and either values.bin (float64, row after row) or the
+CSR parts values.bin, columns.bin (int32) and starts.bin (int64); where needed groups.bin (int32), of which a partition makes
+nodes, and rows.bin (int64), the numbers that records had before some were dropped; meta.json says what they are. Rows are read
+through a small buffer rather than mapped into memory: mapped pages count as the rank's memory, and rows of a random split touch
+all of them.
 """
 
 import json
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.data.partitions import Traits
-from dpadmm_mpi.data.records import Records
+from dpadmm_mpi.data.records import SIGNS, Records, Target
 from dpadmm_mpi.data.shard import Shard, row_norms
 from dpadmm_mpi.errors import InputError, RunError
 from dpadmm_mpi.types import Ints
@@ -44,6 +44,15 @@ class Meta:
     dropped: bool = False  # a step removed records
     warnings: list[str] = field(default_factory=list)  # about columns that are perhaps no features
     learned: list[str] = field(default_factory=list)  # what steps took from the records, which no privacy account counts
+    target: Target = SIGNS
+
+    def __post_init__(self) -> None:
+        target = Target(*self.target)  # in JSON it is a list
+        object.__setattr__(self, "target", target._replace(classes=tuple(target.classes)))
+
+    @property
+    def label_type(self) -> type:
+        return np.float64 if self.target.kind == "number" else np.int8
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,7 @@ class Store:
     meta: Meta
 
     def labels(self) -> NDArray[np.float64]:
-        return self._part("labels", np.int8, 0, self.meta.records).astype(np.float64)
+        return self._part("labels", self.meta.label_type, 0, self.meta.records).astype(np.float64)
 
     def traits(self) -> Traits:
         """What a partition may know of the records."""
@@ -64,7 +73,7 @@ class Store:
 
     def read(self, rows: Ints) -> Shard:
         """The records with these numbers, ascending."""
-        y = self._part("labels", np.int8, 0, self.meta.records)[rows].astype(np.float64)
+        y = self.labels()[rows]
         return Shard(self._sparse_rows(rows) if self.meta.sparse else self._dense_rows(rows), y)
 
     def _dense_rows(self, rows: Ints) -> NDArray[np.float64]:
@@ -160,8 +169,9 @@ def write_store(
         dropped=records.rows is not None,
         warnings=list(warnings),
         learned=list(learned),
+        target=records.target,
     )
-    parts: dict[str, NDArray[Any]] = {"labels": records.y.astype(np.int8)}
+    parts: dict[str, NDArray[Any]] = {"labels": records.y.astype(meta.label_type)}
     if not isinstance(X, np.ndarray):
         parts |= {"values": X.data, "columns": X.indices.astype(np.int32), "starts": X.indptr.astype(np.int64)}
     else:

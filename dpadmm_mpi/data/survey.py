@@ -11,6 +11,7 @@ from dpadmm_mpi.data.columns import Judgement, judge
 from dpadmm_mpi.data.partitions import DEFAULT_TRAIN
 from dpadmm_mpi.data.records import Column, Records, Wanted
 from dpadmm_mpi.data.sources import FileSource, TableSource, sources
+from dpadmm_mpi.data.targets import kind_of
 from dpadmm_mpi.errors import InputError
 
 ENDINGS = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet", ".npz": "npz", ".h5": "hdf5",
@@ -44,8 +45,13 @@ class Survey:
     records: int
     label: str | None  # None: the format has its own place for labels
     labels: dict[str, int]  # records of each
-    positive: str | None  # None: they are -1 and +1
+    positive: str | None  # None: they are -1 and +1, or not two
     columns: tuple[ColumnSurvey, ...]
+
+    @property
+    def target(self) -> str:
+        """What the labels are taken for: binary, classes or number."""
+        return kind_of(np.array(list(self.labels)))
 
     @property
     def dropped(self) -> list[str]:
@@ -84,7 +90,13 @@ class Survey:
         )
         training = round(DEFAULT_TRAIN * self.records)
         C = max(1, min(MOST_C, training // nodes // 2))
-        return ["[problem]", f"C = {C:.1f}", f"rho = {nodes * C / (2 * features * training):.2g}    # with noise, rather more"]
+        loss = {"binary": [], "classes": ['loss = "softmax"'], "number": ['loss = "huber-regression"']}[self.target]
+        return [
+            "[problem]",
+            *loss,
+            f"C = {C:.1f}",
+            f"rho = {nodes * C / (2 * features * training):.2g}    # with noise, rather more",
+        ]
 
     def toml(self) -> list[str]:
         """A [data] section, ready to paste."""
@@ -152,6 +164,8 @@ def _as_columns(records: Records) -> Records:
 
 def _positive(labels: list[str]) -> str | None:
     """Which of two labels means +1, if they are not -1 and +1; the second one where nothing speaks for the first."""
+    if len(labels) > 2:
+        return None
     try:
         if {float(label) for label in labels} <= {-1.0, 1.0}:
             return None

@@ -104,6 +104,7 @@ def execute(
             with noting_failure(output), blaming():
                 observer.begin(plan)
                 simulation.measures.test = dataset.test()
+                simulation.measures.classes = len(plan.target.classes)
                 simulation.simulate(recorder, observer, meetings)
                 recorder.finish(time.perf_counter() - begin)
             result = recorder.result(manner.brief)
@@ -146,7 +147,7 @@ def _load(output: Path) -> "Result":
 
 def _load_problems(plan: Plan[Any], loader: Loader[Any], addresses: list[Any]) -> Sequence[NodeProblem]:
     """The problems of this rank's nodes; the rank makes or reads its own records, and no others."""
-    return plan.problems(loader.shard(address).into_signed() for address in addresses)
+    return plan.problems(loader.shard(address) for address in addresses)
 
 
 def _open_log(

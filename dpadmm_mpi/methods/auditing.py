@@ -10,6 +10,7 @@ import numpy as np
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Plan
+from dpadmm_mpi.problems.losses import losses
 from dpadmm_mpi.types import Array, Ints
 
 SIGNIFICANCE = 1e-6  # of a statistical finding; a sound run gives a false alarm this rarely
@@ -66,6 +67,13 @@ def refuse_unexaminable(recording: Recording, trajectory: str, complete: bool) -
         raise InputError(f"{recording.source}: holds no trajectory; run again with record.trajectory = true")
     if not complete:
         raise InputError(f"{recording.source}: the run is not complete")
+
+
+def refuse_other_losses(plan: Plan[Any], source: str) -> None:
+    """Where records are examined as signed rows y x."""
+    if plan.loss.predicts != "binary":
+        name = losses.name_of(type(plan.loss))
+        raise InputError(f'{source}: this is for losses of the margin, such as "logistic", and not for "{name}"')
 
 
 def nodes_to_audit(plan: Plan[Any], recording: Recording, request: AuditRequest) -> list[int]:

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Choices, Count, Name, Options, Part, Seed, to_table
-from dpadmm_mpi.config.reading import Ruling
-from dpadmm_mpi.data.dataset import Dataset, notes_of
+from dpadmm_mpi.config.reading import Ruling, one_of
+from dpadmm_mpi.data.dataset import Dataset, notes_of, target_of
+from dpadmm_mpi.data.records import Target
+from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.data.sources import Data
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.measures import Layout, Measures
-from dpadmm_mpi.methods.metrics import Metric, Optimum
+from dpadmm_mpi.methods.metrics import METRICS_OF, Metric, Optimum
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
@@ -31,7 +33,8 @@ from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, 
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
 from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 from dpadmm_mpi.privacy.releases import Releases
-from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants, losses
+from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants
+from dpadmm_mpi.problems.losses import losses as LOSSES
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry, own_behaviour, place_of
 from dpadmm_mpi.types import Array, Ints, Matrix
@@ -60,6 +63,7 @@ class Method(Options):
     terms: ClassVar[type[Terms]]  # of [problem]
     perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation,)  # that it goes with
     default_perturbation: ClassVar[str] = "none"
+    predicts: ClassVar[tuple[str, ...]] = ("binary", "classes", "number")  # what its losses may
     steps: ClassVar[tuple[str, ...]] = ()  # what a subclass may define anew, and thereby loses the inherited privacy accounts
 
     @abstractmethod
@@ -121,7 +125,7 @@ def _terms() -> list[tuple[str, type[Options]]]:
 class Problem(Options):
     """sum over the nodes of their losses, and what the family adds."""
 
-    loss: Annotated[Loss, Choice(losses)] = Logistic()
+    loss: Annotated[Loss, Choice(LOSSES)] = Logistic()
     terms: Annotated[Terms, Part(_terms)] = Terms()
 
     def check(self) -> None:
@@ -244,7 +248,9 @@ class Plan(ABC, Generic[S]):
     topology: Topology
     sizes: Ints
     total_records: int  # training and test
-    features: int
+    loss: Loss  # for the targets at hand
+    target: Target  # what the labels are
+    features: int  # numbers in a vector f: those of a record, for each output of the loss
     releases: Releases
     notes: tuple[str, ...]  # what the user should know about this configuration
     budget_steps: Ints | None  # (N,): data steps that the privacy budget lasts for; None: there is no budget
@@ -252,10 +258,6 @@ class Plan(ABC, Generic[S]):
     @property
     def nodes(self) -> int:
         return self.topology.nodes
-
-    @property
-    def loss(self) -> Loss:
-        return self.config.problem.loss
 
     @property
     def iterations(self) -> int:
@@ -282,19 +284,22 @@ class Plan(ABC, Generic[S]):
         return self.config.record.optimum
 
     @property
-    def extra_metrics(self) -> Sequence[Metric]:
-        return self.config.record.metrics or ()
+    def metrics(self) -> dict[str, Metric]:
+        """What is recorded, by name: of the family's and the loss's own what applies, and what the configuration adds."""
+        always = {name: METRICS[name]() for name in (*self.measures_class.metrics, *METRICS_OF[self.loss.predicts])}
+        fitting = {name: metric for name, metric in always.items() if metric.applies_to(self.loss)}
+        return fitting | {METRICS.name_of(type(metric)): metric for metric in self.config.record.metrics or ()}
 
     @property
     def layout(self) -> Layout:
         """Every dataset with a value per run and recorded iteration, but for the timing."""
-        made = self.measures_class.layout(self.extra_metrics, self.seeks_optimum)
+        made = self.measures_class.layout(self.metrics, self.seeks_optimum)
         return made | self.measures_class.trajectory_layout if self.config.record.trajectory else made
 
     @property
     def scales(self) -> Mapping[str, int]:
-        """Dimensions of the family's own, beside run, iteration, node and feature."""
-        return {}
+        """Dimensions beside run, iteration, node and feature; those of the family's own come on top."""
+        return {"class": len(self.target.classes)} if any(metric.per_class for metric in self.metrics.values()) else {}
 
     @property
     def map_sha256(self) -> str:
@@ -310,6 +315,13 @@ class Plan(ABC, Generic[S]):
     def source(self) -> str:
         """Where the method is written down."""
         return self.config.method.source or place_of(type(self.config.method))
+
+    def names_of(self, features: list[str] | None) -> list[str] | None:
+        """Of the numbers in f, from those of a record's features: with several outputs, CLASS: FEATURE."""
+        if features is None or self.loss.outputs == 1:
+            return features
+        classes = [*self.target.classes, *map(str, range(len(self.target.classes), self.loss.outputs))]
+        return [f"{name}: {feature}" for name in classes for feature in features]
 
     @property
     def work_in_words(self) -> str:
@@ -358,12 +370,12 @@ class Plan(ABC, Generic[S]):
         """Which conditions of the theorems hold, and by what margin."""
 
     @abstractmethod
-    def problem(self, signed: Matrix) -> NodeProblem:
-        """The problem of a node with these signed rows."""
+    def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
+        """The problem of a node with these records, as `as_loss_takes` has them."""
 
-    def problems(self, shards: Iterable[Matrix]) -> Sequence[NodeProblem]:
-        """The problems of a rank's nodes, from the signed rows of each."""
-        return [self.problem(signed) for signed in shards]
+    def problems(self, shards: Iterable[Shard]) -> Sequence[NodeProblem]:
+        """The problems of a rank's nodes, which take over the memory of their records."""
+        return [self.problem(*as_loss_takes(self.loss, shard)) for shard in shards]
 
     @property
     def solves_exactly(self) -> bool:
@@ -385,6 +397,56 @@ class Plan(ABC, Generic[S]):
     @abstractmethod
     def optimum_search(self) -> OptimumSearch:
         """The search for the centralised optimum."""
+
+
+TARGETS = {"binary": "two classes", "classes": "several classes", "number": "numbers"}
+
+
+def fitted_loss(config: Config, dataset: Dataset[Any]) -> Loss:
+    """The loss of the configuration for the targets of the records; InputError where they do not go together."""
+    loss, target = config.problem.loss, target_of(dataset)
+    name = LOSSES.name_of(type(loss))
+    if target.kind not in loss.takes:
+        fitting = one_of(f'"{other}"' for other, cls in LOSSES.items() if target.kind in cls.takes)
+        others = one_of(f'"{kind}"' for kind in loss.takes)
+        or_else = f", or set data.target = {others}" if hasattr(config.data.source, "target") else ""
+        raise InputError(
+            f'problem.loss: "{name}" is for {TARGETS[loss.predicts]}, but the labels are {target.words}; use {fitting}{or_else}'
+        )
+    if loss.predicts not in config.method.predicts:
+        fitting = one_of(f'"{other}"' for other, cls in methods.items() if loss.predicts in cls.predicts)
+        raise InputError(
+            f'problem.loss: {config.method_name} takes no loss of {TARGETS[loss.predicts]}, as "{name}" is; use the '
+            f"method {fitting}"
+        )
+    if config.is_noisy and not np.isfinite(loss.slope_bound):
+        raise InputError(
+            f'problem.loss: nothing bounds the slope of "{name}", so one record may change everything and no noise makes it '
+            'private; use "huber-regression", or privacy.perturbation = "none"'
+        )
+    fitted = loss.fitted(target.kind, len(target.classes))
+    for metric in config.record.metrics or ():
+        if not metric.applies_to(fitted):
+            raise InputError(
+                f'record.metrics: {METRICS.name_of(type(metric))} does not go with problem.loss = "{name}"; remove it'
+            )
+    return fitted
+
+
+def target_notes(config: Config, dataset: Dataset[Any]) -> list[str]:
+    """What the user should know of the labels, where they are not the usual two."""
+    target = target_of(dataset)
+    notes = [] if target.kind == "binary" else [f"the labels are {target.words}"]
+    if target.range_from_records and config.is_noisy:
+        notes.append("the range of the targets is taken from the records, which no account counts; give data.target_range")
+    return notes
+
+
+def as_loss_takes(loss: Loss, shard: Shard) -> tuple[Matrix, Array | None]:
+    """Rows and targets: y_n x_n alone for a margin loss. The memory of the shard is taken over."""
+    if loss.predicts == "binary":
+        return shard.into_signed(), None
+    return shard.X, np.maximum(shard.y, 0.0) if loss.predicts == "classes" else shard.y  # of two classes: -1 becomes 0
 
 
 def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:

@@ -31,7 +31,7 @@ class CentralisedOptimum:
 
     def _evaluate_node(self, problem: NodeProblem, margins: Array, f: Array) -> Array:
         """The loss, its weight C, gradient and Hessian diagonal."""
-        loss = problem.C * np.mean(problem.loss.value(margins))
+        loss = problem.C * np.mean(problem.losses(margins))
         diagonal = problem.hessian_diagonal(margins, self.ridge)
         return np.concatenate([[loss, problem.C], problem.data_gradient(margins), diagonal])
 

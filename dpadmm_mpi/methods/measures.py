@@ -6,6 +6,7 @@ beside the algorithm's: what travels here is for the record, and is not released
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -54,32 +55,28 @@ class Columns:
 class Measures(ABC, Generic[S]):
     """What a family records of its states."""
 
-    metrics: ClassVar[tuple[str, ...]]  # that are always recorded; those that need the optimum, where it is sought
+    # That are always recorded, where they apply; those that need the optimum, where it is sought
+    metrics: ClassVar[tuple[str, ...]]
     descriptions: ClassVar[Mapping[str, str]]  # in the family's own words
     trajectory_layout: ClassVar[Layout]  # on request
     finals: ClassVar[Layout]  # dimensions behind run
     of_released: ClassVar[bool] = False  # at_nodes() looks at what the nodes release, and at nothing that receiving changes
 
-    def __init__(self, features: int, sizes: Ints, extra: Sequence[Metric], problems: Sequence[NodeProblem]) -> None:
+    def __init__(self, features: int, sizes: Ints, recorded: Mapping[str, Metric], problems: Sequence[NodeProblem]) -> None:
         self.features, self.sizes = features, sizes
         self.problems = problems
-        self.recorded = self.chosen(extra)
+        self.recorded = recorded
         self._at_nodes = [metric for metric in self.recorded.values() if isinstance(metric, NodeMetric)]
         self.columns = Columns(self.widths() | {_column(metric): 1 for metric in self._at_nodes})
-        self.test: TestSet | None = None  # these two on rank 0 only
+        self.test: TestSet | None = None  # these three on rank 0 only
         self.optimum: Optimum | None = None
+        self.classes = 2  # that the labels have
 
     @classmethod
-    def chosen(cls, extra: Sequence[Metric]) -> dict[str, Metric]:
-        """The metrics of a run, by name; `extra` are those that the configuration adds."""
-        always = {name: metrics[name]() for name in cls.metrics}
-        return always | {metrics.name_of(type(metric)): metric for metric in extra}
-
-    @classmethod
-    def layout(cls, extra: Sequence[Metric], with_optimum: bool) -> Layout:
+    def layout(cls, recorded: Mapping[str, Metric], with_optimum: bool) -> Layout:
         """Datasets with a value per run and recorded iteration."""
         made: Layout = {}
-        for name, metric in cls.chosen(extra).items():
+        for name, metric in recorded.items():
             if metric.needs_optimum and not with_optimum:
                 continue
             words = cls.descriptions.get(name) or first_line(type(metric))
@@ -90,7 +87,8 @@ class Measures(ABC, Generic[S]):
                 "column": metric.column,
                 "lower_is_better": metric.lower_is_better,
             }
-            made[name] = Quantity(("node",) if metric.per_node else (), words, attributes)
+            dims = ("node",) if metric.per_node else ("class",) if metric.per_class else ()
+            made[name] = Quantity(dims, words, attributes)
         return made
 
     @abstractmethod
@@ -143,14 +141,22 @@ class Measures(ABC, Generic[S]):
         """The record of iteration t from the rows of all nodes in node order, on rank 0: one entry for each run."""
         numbers = self.columns.unpack(rows)
         seen = self.observe(numbers, state, t)
+        if self.classes != 2:
+            seen = replace(seen, classes=self.classes)
         if self._at_nodes:
             at_nodes = {metrics.name_of(type(metric)): numbers[_column(metric)] for metric in self._at_nodes}
-            seen = _with(seen, at_nodes)
+            seen = replace(seen, at_nodes=at_nodes)
         made = {
-            name: _checked(metric, "value", metric.value(seen), rows.shape[: 2 if metric.per_node else 1])
+            name: _checked(metric, "value", metric.value(seen), self._shape(metric, rows))
             for name, metric in self.recorded.items()
         }
         return made | self.trajectory(numbers, state)
+
+    def _shape(self, metric: Metric, rows: Array) -> tuple[int, ...]:
+        """Of its values, from the rows, (runs, nodes, numbers)."""
+        if metric.per_class:
+            return len(rows), self.classes
+        return rows.shape[: 2 if metric.per_node else 1]
 
     @abstractmethod
     def final(self, state: Mapping[str, Array]) -> dict[str, Array]:
@@ -173,9 +179,3 @@ def _checked(metric: Metric, function: str, numbers: Any, shape: tuple[int, ...]
             f"{found.shape}"
         )
     return found.astype(np.float64)
-
-
-def _with(seen: Observation, at_nodes: Mapping[str, Array]) -> Observation:
-    from dataclasses import replace
-
-    return replace(seen, at_nodes=at_nodes)

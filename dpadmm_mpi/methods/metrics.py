@@ -13,9 +13,11 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Options, Positive
 from dpadmm_mpi.data.dataset import TestSet
+from dpadmm_mpi.data.shard import Shard
+from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Bools, Ints
 
 metrics = Registry["Metric"]("metric", "metrics")
 
@@ -41,7 +43,7 @@ class Observation:
     """What rank 0 knows of one recorded iteration; the first axis are the runs that go side by side."""
 
     points: Array  # (runs, nodes, features): what each node has; one row where all have the same
-    classifier: Array  # (runs, features): what is tested
+    classifier: Array  # (runs, features): what is tested; with several outputs, one vector after the other
     node_loss: Array  # (runs, nodes): mean loss of each node's records
     loss: Array  # (runs,)
     objective: Array  # (runs,)
@@ -49,6 +51,7 @@ class Observation:
     residual: Array | None  # (runs, nodes): of the exact solves
     test: TestSet | None
     optimum: Optimum | None
+    classes: int = 2  # that the labels have
     z_distance: Array | None = None  # (runs,): ||Z(t) - Z*||_J^2 of [M], where it is a norm
     current: Split | None = None  # these two where there is a server: the last iterates,
     ergodic: Split | None = None  # and the means over the iterations, where a metric asks for them
@@ -58,7 +61,7 @@ class Observation:
 
 @metrics.base
 class Metric(Options):
-    """A number for each run and recorded iteration, or, `per_node`, for each node too.
+    """A number for each run and recorded iteration, or, `per_node` or `per_class`, for each node or class too.
 
     The first line of the docstring is the description in the result file. A metric from outside is recorded where
     record.metrics names it.
@@ -70,12 +73,17 @@ class Metric(Options):
     lower_is_better: ClassVar[bool] = True
     scale: ClassVar[str] = "linear"  # or "log", for what approaches zero by powers of ten
     per_node: ClassVar[bool] = False
+    per_class: ClassVar[bool] = False
+    of: ClassVar[tuple[str, ...]] = ("binary", "classes", "number")  # what a loss may predict that it applies to
     needs_optimum: ClassVar[bool] = False  # is recorded where the centralised problem is solved too
     hint: ClassVar[str] = ""  # how to get it, where a file has none
 
     @abstractmethod
     def value(self, seen: Observation) -> Array:
-        """(runs,), or (runs, nodes)"""
+        """(runs,), or (runs, nodes), or (runs, classes)"""
+
+    def applies_to(self, loss: Loss) -> bool:
+        return loss.predicts in self.of
 
 
 class NodeMetric(Metric):
@@ -111,6 +119,7 @@ class TestError(Metric):
 
     title: ClassVar[str] = "test error of the mean classifier"
     column: ClassVar[str] = "test error"
+    of: ClassVar[tuple[str, ...]] = ("binary", "classes")
 
     def value(self, seen: Observation) -> Array:
         classifiers, test = seen.classifier, seen.test
@@ -118,9 +127,136 @@ class TestError(Metric):
             return np.full(len(classifiers), np.nan)
         wrong = np.zeros(len(classifiers))
         for block in test.blocks():
-            positive = np.asarray(block.X @ classifiers.T) >= 0.0
-            wrong += np.sum(positive != (block.y > 0.0)[:, None], axis=0)
+            wrong += np.sum(_wrong(scores_of(classifiers, block), block), axis=0)
         return wrong / test.records
+
+
+def scores_of(classifiers: Array, block: Shard) -> Array:
+    """(records, runs, outputs)"""
+    d = block.features
+    scores = np.asarray(block.X @ classifiers.reshape(-1, d).T)
+    return scores.reshape(block.records, len(classifiers), -1)
+
+
+def _wrong(scores: Array, block: Shard) -> Array:
+    """(records, runs): whether the prediction is not the label; a score of 0 predicts +1."""
+    if scores.shape[-1] == 1:
+        return np.asarray((scores[..., 0] >= 0.0) != (block.y > 0.0)[:, None])
+    return np.asarray(scores.argmax(axis=-1) != _labels(block)[:, None])
+
+
+def _labels(block: Shard) -> Ints:
+    """Classes counted from 0, also where they are -1 and +1."""
+    return np.maximum(block.y, 0.0).astype(np.int64)
+
+
+class TestMean(Metric):
+    """A mean over the test records; nan without them."""
+
+    @abstractmethod
+    def of_records(self, scores: Array, block: Shard) -> Array:
+        """(records, runs), from the scores, (records, runs, outputs)."""
+
+    def value(self, seen: Observation) -> Array:
+        if seen.test is None:
+            return np.full(len(seen.classifier), np.nan)
+        total = np.zeros(len(seen.classifier))
+        for block in seen.test.blocks():
+            total += self.of_records(scores_of(seen.classifier, block), block).sum(axis=0)
+        return total / seen.test.records
+
+
+@metrics.register("log_loss")
+class LogLoss(TestMean):
+    """Mean over the test records of -ln of the probability that the mean classifier gives to the label; nan without them"""
+
+    title: ClassVar[str] = "log loss on the test records"
+    column: ClassVar[str] = "log loss"
+    of: ClassVar[tuple[str, ...]] = ("binary", "classes")
+    hint: ClassVar[str] = 'losses with probabilities record it: record.metrics = ["log_loss"]'
+
+    def applies_to(self, loss: Loss) -> bool:
+        return super().applies_to(loss) and loss.gives_probabilities
+
+    def of_records(self, scores: Array, block: Shard) -> Array:
+        if scores.shape[-1] == 1:
+            return np.logaddexp(0.0, -block.y[:, None] * scores[..., 0])
+        own = np.take_along_axis(scores, _labels(block)[:, None, None], axis=-1)[..., 0]
+        return np.asarray(np.logaddexp.reduce(scores, axis=-1) - own)
+
+
+@metrics.register("mean_squared_error")
+class MeanSquaredError(TestMean):
+    """Mean squared error of the test records' targets, scaled into [-1, 1]; times /data's target_scale^2 in their own unit"""
+
+    title: ClassVar[str] = "mean squared error on the test records"
+    column: ClassVar[str] = "squared error"
+    of: ClassVar[tuple[str, ...]] = ("number",)
+
+    def of_records(self, scores: Array, block: Shard) -> Array:
+        return np.asarray((scores[..., 0] - block.y[:, None]) ** 2)
+
+
+@metrics.register("mean_absolute_error")
+class MeanAbsoluteError(TestMean):
+    """Mean absolute error of the test records' targets, scaled into [-1, 1]; times /data's target_scale in their own unit"""
+
+    title: ClassVar[str] = "mean absolute error on the test records"
+    column: ClassVar[str] = "absolute error"
+    of: ClassVar[tuple[str, ...]] = ("number",)
+
+    def of_records(self, scores: Array, block: Shard) -> Array:
+        return np.abs(scores[..., 0] - block.y[:, None])
+
+
+@metrics.register("class_error")
+class ClassError(Metric):
+    """Share of the test records of each class that the mean classifier gets wrong; nan without such records"""
+
+    title: ClassVar[str] = "test error of each class"
+    per_class: ClassVar[bool] = True
+    of: ClassVar[tuple[str, ...]] = ("binary", "classes")
+    hint: ClassVar[str] = 'run it again with record.metrics = ["class_error"]'
+
+    def value(self, seen: Observation) -> Array:
+        k = seen.classes
+        wrong, count = np.zeros((len(seen.classifier), k)), np.zeros(k)
+        for block in () if seen.test is None else seen.test.blocks():
+            is_class = _labels(block)[:, None] == np.arange(k)
+            wrong += _wrong(scores_of(seen.classifier, block), block).T.astype(np.float64) @ is_class
+            count += is_class.sum(axis=0)
+        return np.where(count > 0.0, wrong / np.maximum(count, 1.0), np.nan)
+
+
+@metrics.register("area_under_curve")
+class AreaUnderCurve(Metric):
+    """Share of pairs of a positive and a negative test record that the mean classifier puts in the right order, ties half"""
+
+    title: ClassVar[str] = "area under the ROC curve"
+    column: ClassVar[str] = "area"
+    lower_is_better: ClassVar[bool] = False
+    of: ClassVar[tuple[str, ...]] = ("binary", "classes")
+    hint: ClassVar[str] = 'runs with two classes record it: record.metrics = ["area_under_curve"]'
+
+    def applies_to(self, loss: Loss) -> bool:
+        return super().applies_to(loss) and loss.outputs <= 2
+
+    def value(self, seen: Observation) -> Array:
+        if seen.test is None:
+            return np.full(len(seen.classifier), np.nan)
+        blocks = list(seen.test.blocks())
+        scores = np.concatenate([scores_of(seen.classifier, block) for block in blocks])
+        above = scores[..., -1] - (scores[..., 0] if scores.shape[-1] == 2 else 0.0)
+        positive = np.concatenate([block.y > 0.0 for block in blocks])
+        return np.array([_area(column, positive) for column in above.T])
+
+
+def _area(scores: Array, positive: Bools) -> float:
+    """By the ranks of the positive records (Mann and Whitney)."""
+    from scipy.stats import rankdata
+
+    n, m = int(positive.sum()), int((~positive).sum())
+    return float((rankdata(scores)[positive].sum() - n * (n + 1) / 2.0) / (n * m)) if n and m else float("nan")
 
 
 @metrics.register("objective")
@@ -250,6 +386,14 @@ class SolveResidual(KktResidual):
     """Norm of the gradient where the local solves ended, the largest since the row before; nan if none"""
 
     title: ClassVar[str] = "norm of the gradient where the local solves ended"
+
+
+# What a loss adds to the metrics that a family always records, by what it predicts.
+METRICS_OF: Mapping[str, tuple[str, ...]] = {
+    "binary": (),
+    "classes": ("log_loss", "class_error"),
+    "number": ("mean_squared_error", "mean_absolute_error"),
+}
 
 
 def mean_distance(points: Array, centre: Array) -> Array:

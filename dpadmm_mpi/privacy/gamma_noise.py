@@ -86,12 +86,17 @@ def survival(loss: Array, c: float, features: int, subspace: int, few: bool = Fa
 
 def _share_tail(x: Array, features: int, subspace: int) -> Array:
     """P(b > x) for the share b of a uniform direction's length that lies in a subspace."""
-    square = np.clip(x, 0.0, 1.0) ** 2
+    share = np.clip(x, 0.0, 1.0)
     if subspace == 2:
-        return np.asarray((1.0 - square) ** ((features - 2) / 2.0))
+        return np.asarray((1.0 - share**2) ** ((features - 2) / 2.0))
+    return _share_table(features, subspace)[np.floor(share * COSINES).astype(np.int64)]  # rounded down to the table's grid
+
+
+@lru_cache(maxsize=8)
+def _share_table(features: int, subspace: int) -> Array:
     from scipy.special import betaincc
 
-    return np.asarray(betaincc(subspace / 2.0, (features - subspace) / 2.0, square))
+    return np.asarray(betaincc(subspace / 2.0, (features - subspace) / 2.0, np.linspace(0.0, 1.0, COSINES + 1) ** 2))
 
 
 def _cosine_tail(x: Array, features: int) -> Array:

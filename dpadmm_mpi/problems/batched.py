@@ -53,11 +53,14 @@ class Batch:
         self.loss = first.loss
         self.signed = np.zeros((len(problems), padded_rows(first.signed), first.features))
         self.weight = np.zeros(self.signed.shape[:2])  # C/B of a record, 0 of padding
+        self.targets = np.zeros(self.signed.shape[:2] if first.targets is not None else (len(problems), 1))
         for k, problem in enumerate(problems):
             view = self.signed[k, : problem.signed.shape[0]]
             view[...] = problem.signed if isinstance(problem.signed, np.ndarray) else problem.signed.toarray()
             problem.signed = view
             self.weight[k, : len(view)] = problem.weight
+            if problem.targets is not None:
+                self.targets[k, : len(view)] = problem.targets
         self.C = np.array([problem.C for problem in problems])
         self.scales = np.array([problem.scales for problem in problems])
         self.ridge = np.array([problem.ridge for problem in problems])
@@ -72,7 +75,7 @@ class Batch:
         means = np.empty(primals.shape[:-1])
         for chunk in self._chunks():
             for run, f in enumerate(primals[:, chunk]):
-                values = self.loss.value(_times(self.signed[chunk], f))
+                values = self.loss.value(_times(self.signed[chunk], f) - self.targets[chunk])
                 means[run, chunk] = np.sum(self.weight[chunk] * values, axis=-1) / self.C[chunk]
         return means
 
@@ -83,8 +86,8 @@ class Batch:
             for chunk in self._chunks():
                 some = chunk if active[chunk].all() else np.arange(chunk.start, chunk.stop)[active[chunk]]
                 for run in range(len(start)):
-                    ridge = (self.ridge + quadratic)[some]
-                    stack = Tilted(self.loss, self.signed[some], self.weight[some], self.scales[some], linear[run, some], ridge)
+                    records = self.signed[some], self.targets[some], self.weight[some]
+                    stack = Tilted(self.loss, *records, self.scales[some], linear[run, some], (self.ridge + quadratic)[some])
                     found[run, some], residuals[run, some] = stack.argmins(start[run, some])
         return found, residuals
 
@@ -94,6 +97,7 @@ class Tilted(NamedTuple):
 
     loss: Loss
     signed: Array
+    targets: Array  # what residuals are from; 0 for margins
     weight: Array
     scales: Array  # (nodes, 2)
     linear: Array
@@ -118,7 +122,7 @@ class Tilted(NamedTuple):
 
     def evaluate(self, f: Array) -> _Points:
         loss, ridge = self.loss, self.ridge[:, None]
-        margins = _times(self.signed, f)
+        margins = _times(self.signed, f) - self.targets
         terms = (
             np.sum(self.weight * loss.value(margins), axis=-1),
             0.5 * self.ridge * np.vecdot(f, f),

@@ -36,14 +36,15 @@ class LocalProblems(Sequence[NodeProblem]):
             if problem.regulariser is not None:  # its curvature changes from point to point
                 self._damped.append(k)
                 continue
-            if strategies.is_small(problem.records, problem.features):
+            if problem.outputs == 1 and strategies.is_small(problem.records, problem.features):
                 small.setdefault((padded_rows(problem.signed), *shape), []).append(k)
                 continue
             problem.signed = without_zeros(problem.signed)
-            if not strategies.keeps_factorisation(problem.records, problem.features):
+            if not strategies.keeps_factorisation(problem.records * problem.outputs, problem.features):
                 self._damped.append(k)
             else:
-                alike.setdefault((problem.records, *shape) if problem.stays_in_cache else k, []).append(k)
+                together = problem.stays_in_cache and problem.outputs == 1
+                alike.setdefault((problem.records, *shape) if together else k, []).append(k)
         self._batches = [(np.array(nodes), Batch([self._problems[k] for k in nodes])) for nodes in small.values()]
         self._kept = [some for nodes in alike.values() for some in self._together(nodes)]
 
@@ -98,7 +99,7 @@ class LocalProblems(Sequence[NodeProblem]):
             if problems[0].stays_in_cache:  # otherwise the start of a solve fetches the records anyway
                 self._measured[nodes[0]] = points.copy(), fresh
             margins = np.where(known[:, None], margins, fresh) if margins is not None and known.any() else fresh
-        return np.asarray(np.mean(problems[0].loss.value(margins), axis=-1))
+        return np.asarray(np.mean(problems[0].losses(margins), axis=-1))
 
     def forget_solutions(self) -> None:
         """What is measured after this does not depend on whether it happens to be where the last solves ended."""

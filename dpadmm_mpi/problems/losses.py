@@ -1,15 +1,17 @@
-"""Margin losses L(z), z = y f.x, with the constants that the privacy proofs need (docs/mathematics.md, section 1).
+"""Losses of what a model says about a record, with the constants that the privacy proofs need (docs/mathematics.md, section 1).
 
-A loss is a class: three vectorised functions and three constants, which enter every sensitivity. Its compiled form, for the
-inner loops of the stochastic methods, belongs to it too.
+A loss is a class: three vectorised functions and the constants that enter every sensitivity. What it is a function of is one of
+three outputs: the margin z = y f.x, the residual z = f.x - y, or a score f_c.x for each class. Its compiled form, for the inner
+loops of the stochastic methods, belongs to it too.
 """
 
 import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+import msgspec
 import numpy as np
 
 from dpadmm_mpi.config.options import Options, Positive
@@ -24,11 +26,14 @@ losses = Registry["Loss"]("loss", "losses")
 
 @losses.base
 class Loss(Options):
-    """A convex, twice differentiable margin loss.
+    """A convex, twice differentiable loss, of the margin unless a class says otherwise.
 
     The privacy accounts rest on `slope_bound` and `curvature_bound`: a loss that breaks them is refused.
     """
 
+    predicts: ClassVar[str] = "binary"  # or "classes", "number": which metrics apply
+    takes: ClassVar[tuple[str, ...]] = ("binary",)  # the kinds of targets that it can be a loss of
+    gives_probabilities: ClassVar[bool] = False  # exp(-L) is the probability of a record's label
     # L' at a single number, in plain Python that numba can compile, where the loss has such a form; it gets `parameters`.
     scalar_slope: ClassVar[ScalarSlope | None] = None
 
@@ -47,12 +52,26 @@ class Loss(Options):
     @property
     @abstractmethod
     def slope_bound(self) -> float:
-        """|L'| <= slope_bound: G in [S], c in [C], 1 in [M] and [R]"""
+        """|L'| <= slope_bound: G in [S], c in [C], 1 in [M] and [R]; of several outputs: the norm of the gradient in them"""
 
     @property
     @abstractmethod
     def curvature_bound(self) -> float:
-        """0 <= L'' <= curvature_bound: c1 of the papers"""
+        """0 <= L'' <= curvature_bound: c1 of the papers; of several outputs: the trace of the Hessian in them"""
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that it is a function of: f has so many vectors of as many features as a record has."""
+        return 1
+
+    @property
+    def span(self) -> int:
+        """Dimension of the space that the gradients of two records, which stay while f changes, can lie in."""
+        return 2
+
+    def fitted(self, kind: str, classes: int) -> "Loss":
+        """For the targets at hand; it `takes` their kind."""
+        return self
 
     @property
     def decreasing(self) -> bool:
@@ -62,7 +81,8 @@ class Loss(Options):
     def slope_and_curvature(self, c: Array, weight: Array) -> Array:
         """max of c s |L'(z)| + ln(1 + weight s^2 L''(z)) over margins z and norms s <= 1; c may be negative.
 
-        Slope and curvature of one record may not be largest together. Here each is taken at its bound.
+        Slope and curvature of one record may not be largest together. Here each is taken at its bound. Of several outputs: the
+        norm of the gradient, and the logarithm of the determinant of I + weight s^2 times the Hessian.
         """
         return self.slope_bound * np.maximum(c, 0.0) + np.log1p(self.curvature_bound * weight)
 
@@ -85,6 +105,7 @@ def _logistic_slope(margin: float, parameters: Array) -> float:
 class Logistic(Loss):
     """log(1 + exp(-z))"""
 
+    gives_probabilities: ClassVar[bool] = True
     slope_bound: ClassVar[float] = 1.0
     curvature_bound: ClassVar[float] = 0.25
     decreasing: ClassVar[bool] = True
@@ -156,6 +177,109 @@ class HuberHinge(Loss):
         return np.where(np.abs(1.0 - z) < self.width, 1.0 / (2.0 * self.width), 0.0)
 
 
+class ResidualLoss(Loss):
+    """A loss of the residual z = f.x - y, for targets y that are numbers, scaled into [-1, 1]."""
+
+    predicts: ClassVar[str] = "number"
+    takes: ClassVar[tuple[str, ...]] = ("number", "binary")
+
+
+@losses.register("huber-regression")
+class HuberRegression(ResidualLoss):
+    """z^2 / (2 width) for residuals z = f.x - y up to `width`, |z| - width / 2 for larger ones."""
+
+    slope_bound: ClassVar[float] = 1.0
+
+    width: Positive = 0.5
+
+    @property
+    def curvature_bound(self) -> float:
+        return 1.0 / self.width
+
+    def value(self, z: Array) -> Array:
+        inside = np.minimum(np.abs(z), self.width)
+        return inside**2 / (2.0 * self.width) + (np.abs(z) - inside)
+
+    def first(self, z: Array) -> Array:
+        return np.clip(z / self.width, -1.0, 1.0)
+
+    def second(self, z: Array) -> Array:
+        return np.where(np.abs(z) < self.width, 1.0 / self.width, 0.0)
+
+
+@losses.register("least-squares")
+class LeastSquares(ResidualLoss):
+    """z^2 / 2 of the residual z = f.x - y; nothing bounds its slope, so that no noise makes it private."""
+
+    slope_bound: ClassVar[float] = math.inf
+    curvature_bound: ClassVar[float] = 1.0
+
+    def value(self, z: Array) -> Array:
+        return 0.5 * z * z
+
+    def first(self, z: Array) -> Array:
+        return z.copy()
+
+    def second(self, z: Array) -> Array:
+        return np.ones_like(z)
+
+
+@losses.register("softmax")
+class Softmax(Loss):
+    """log sum_c exp(f_c.x) - f_y.x over the classes c: multinomial logistic regression.
+
+    The functions are those of the first term, of scores with the classes along the axis before the last; the second term is
+    linear, and softmax.py adds it. The gradient in the scores is p - e_y, of norm at most sqrt(2), the Hessian diag p - p p',
+    of rank k - 1 and trace at most 1 - 1/k.
+    """
+
+    predicts: ClassVar[str] = "classes"
+    takes: ClassVar[tuple[str, ...]] = ("classes", "binary")
+    gives_probabilities: ClassVar[bool] = True
+    slope_bound: ClassVar[float] = math.sqrt(2.0)
+
+    classes: Annotated[int, msgspec.Meta(ge=2)] | None = None  # their number; None: as many as the labels have
+
+    @property
+    def outputs(self) -> int:
+        assert self.classes is not None  # `fitted`
+        return self.classes
+
+    @property
+    def curvature_bound(self) -> float:
+        return 1.0 if self.classes is None else 1.0 - 1.0 / self.classes
+
+    @property
+    def span(self) -> int:
+        """Gradients (p - e_y) x': k - 1 dimensions for each of two records, as the entries of p - e_y add up to zero."""
+        return 2 * (self.outputs - 1)
+
+    def slope_and_curvature(self, c: Array, weight: Array) -> Array:
+        """The determinant has k - 1 factors 1 + weight lambda, and the lambda add up to 1 - 1/k: (k - 1) ln(1 + weight/k)."""
+        return self.slope_bound * np.maximum(c, 0.0) + (self.outputs - 1) * np.log1p(weight / self.outputs)
+
+    def fitted(self, kind: str, classes: int) -> "Softmax":
+        if self.classes is not None and self.classes < classes:
+            raise InputError(f"problem.classes: found {self.classes}, but the labels are {classes} classes; raise or remove it")
+        return Softmax(classes=self.classes or classes)
+
+    def value(self, z: Array) -> Array:
+        largest = z.max(axis=-2, keepdims=True)
+        return np.asarray(np.log(np.exp(z - largest).sum(axis=-2)) + largest[..., 0, :])
+
+    def first(self, z: Array) -> Array:
+        """The probabilities p."""
+        p = z - z.max(axis=-2, keepdims=True)
+        np.exp(p, out=p)
+        p /= p.sum(axis=-2, keepdims=True)
+        return p
+
+    def second(self, z: Array) -> Array:
+        """The diagonal of the Hessian."""
+        p = self.first(z)
+        return np.asarray(p * (1.0 - p))
+
+
 def claims(loss: Loss) -> tuple[bool, Callable[[Array, Array], Array] | None]:
     """(whether L' <= 0, slope and curvature together): what a loss says beyond its bounds.
 
@@ -207,7 +331,9 @@ def wrong_constants(loss: Loss) -> list[str]:
 
 
 def _wrong_tie(loss: Loss, z: Array, first: Array, second: Array) -> list[str]:
-    """Margins with more slope and curvature together than the loss says."""
+    """Margins with more slope and curvature together than the loss says; nothing is said where the slope has no bound."""
+    if not math.isfinite(loss.slope_bound):
+        return []
     for c in (-1.0, 0.0, 0.1, 1.0):
         most = loss.slope_and_curvature(np.full_like(z, c), np.ones_like(z))
         excess = c * np.abs(first) + np.log1p(second) - most

@@ -15,6 +15,7 @@ IN_CACHE = 1 << 19  # numbers of a shard, up to which it stays in the processor'
 BLOCK = 1 << 17  # numbers of a larger one, that both passes of a step are over before the next ones are fetched
 FEW = 3  # vectors that are multiplied with the records faster one by one than together
 LONG = 64  # features from which numpy fetches a record in one go, and three times as fast as BLAS fetches several
+ALL = slice(None)
 HESSIAN_ROWS = 1024  # weighted at a time: the copy stays in the processor's cache, and a shard is in memory once
 
 # Round-off in a mean over records weighted with C: a gradient whose terms are all below this share of C is noise.
@@ -30,7 +31,11 @@ class MarginStep(NamedTuple):
 
 
 class NodeProblem:
-    """O_i(f) = (C/B_i) sum_n L(y_n f.x_n) + (rho/N) R(f), R(f) = ||f||^2 / 2 unless another regulariser is given"""
+    """O_i(f) = (C/B_i) sum_n L(z_n) + (rho/N) R(f), R(f) = ||f||^2 / 2 unless another regulariser is given.
+
+    z_n, here and in the solvers called margin, is y_n f.x_n, or with `targets` the residual f.x_n - y_n; softmax.py has more
+    than one for each record. Rows of f, of margins and of what is summed belong together: a row for each of several points.
+    """
 
     def __init__(
         self,
@@ -40,8 +45,10 @@ class NodeProblem:
         ridge: float,
         regulariser: SmoothRegulariser | None = None,
         tolerance: float | None = None,
+        targets: Array | None = None,
     ) -> None:
         self.signed = signed
+        self.targets = targets
         self.loss = loss
         self.C = C
         self.weight = C / signed.shape[0]  # of one record
@@ -58,7 +65,7 @@ class NodeProblem:
 
     @property
     def signed(self) -> Matrix:
-        """The rows y_n x_n, dense or CSR."""
+        """The rows y_n x_n, dense or CSR; x_n where there are `targets`."""
         return self._signed
 
     @signed.setter
@@ -80,36 +87,68 @@ class NodeProblem:
         return int(self.signed.shape[0])
 
     @property
+    def outputs(self) -> int:
+        """Margins of one record."""
+        return 1
+
+    @property
     def features(self) -> int:
-        return int(self.signed.shape[1])
+        """Numbers in f."""
+        return int(self.signed.shape[1]) * self.outputs
 
     @property
     def numbers(self) -> int:
         """That are stored."""
         return _numbers(self.signed)
 
+    def with_records(self, signed: Matrix, targets: Array | None) -> "NodeProblem":
+        """The same with other records, each of which weighs as much as before."""
+        C = self.weight * signed.shape[0]
+        return type(self)(signed, self.loss, C, self.ridge, self.regulariser, self.tolerance, targets)
+
+    def products(self, f: Array) -> Array:
+        """What f adds to the margins of all records: f.x_n, with the sign of y_n where there are no targets."""
+        vectors = f.reshape(-1, self.signed.shape[1])
+        return _joined([block.margins(vectors) for block in self._blocks]).reshape(len(f), -1)
+
     def margins(self, f: Array) -> Array:
-        """y_n f.x_n of all records, one row for each row of f."""
-        return _joined([block.margins(f) for block in self._blocks])
+        """Of all records."""
+        products = self.products(f)
+        return products if self.targets is None else products - self.targets
 
     def zero_margins(self, count: int) -> Array:
         """Those of `count` rows of zeros."""
         B = self.signed.shape[0]
         # Laid out in memory as the products with the records are.
-        return np.zeros((count, B)) if isinstance(self.signed, np.ndarray) or count <= FEW else np.zeros((B, count)).T
+        dense = isinstance(self.signed, np.ndarray) or count <= FEW
+        zeros = np.zeros((count, B)) if dense else np.zeros((B, count)).T
+        return zeros if self.targets is None else zeros - self.targets
+
+    def losses(self, margins: Array) -> Array:
+        """L of every record."""
+        return self.loss.value(margins)
+
+    def slopes(self, margins: Array, part: slice = ALL) -> Array:
+        """L' at the margins of some records, one for each margin."""
+        return self.loss.first(margins)
 
     def weighted_sums(self, weights: Array) -> Array:
-        """sum_n weight_n y_n x_n, one row for each row of weights."""
-        return np.asarray(sum(block.weighted_sums(weights[:, block.part]) for block in self._blocks))
+        """sum_n weight_n y_n x_n, with a weight for each margin."""
+        weights = weights.reshape(-1, self.signed.shape[0])
+        rows = len(weights) // self.outputs
+        return np.asarray(sum(block.weighted_sums(weights[:, block.part]) for block in self._blocks)).reshape(rows, -1)
 
     def step(self, margins: Array, directions: Array) -> MarginStep:
         """A whole step along every row of `directions`; the records come from the memory once, not twice."""
-        changes, after, sums = list[Array](), list[Array](), np.zeros_like(directions)
+        B, d = self.signed.shape
+        before, vectors = margins.reshape(-1, B), directions.reshape(-1, d)
+        changes, after, sums = list[Array](), list[Array](), np.zeros_like(vectors)
         for block in self._blocks:
-            changes.append(block.margins(directions))
-            after.append(margins[:, block.part] + changes[-1])
-            sums += block.weighted_sums(self.loss.first(after[-1]))
-        return MarginStep(_joined(changes), _joined(after), sums)
+            changes.append(block.margins(vectors))
+            after.append(before[:, block.part] + changes[-1])
+            sums += block.weighted_sums(self.slopes(after[-1], block.part))
+        change, moved = _joined(changes).reshape(margins.shape), _joined(after).reshape(margins.shape)
+        return MarginStep(change, moved, sums.reshape(directions.shape))
 
     def at(self, f: Array) -> MarginStep:
         """A step from zero to every row of f."""
@@ -117,7 +156,7 @@ class NodeProblem:
 
     def mean_losses(self, f: Array) -> Array:
         """The mean loss at every row of f."""
-        return np.asarray(np.mean(self.loss.value(self.margins(f)), axis=-1))
+        return np.asarray(np.mean(self.losses(self.margins(f)), axis=-1))
 
     def value(self, f: Array) -> float:
         return self.C * float(self.mean_losses(f[None])[0]) + 0.5 * self.ridge * float(f @ f) + self.rest(f)
@@ -134,33 +173,44 @@ class NodeProblem:
         return np.zeros_like(f) if self.regulariser is None else self.ridge * self.regulariser.rest_curvature(f)
 
     def data_gradient(self, margins: Array) -> Array:
-        return self.weight * self.weighted_sums(self.loss.first(margins)[None])[0]
+        return self.weight * self.weighted_sums(self.slopes(margins[None]))[0]
 
     def hessian(self, margins: Array, ridge: float) -> Array:
         """(C/B) sum_n L''_n x_n x_n' + ridge I, dense."""
-        w = self.weight * self.loss.second(margins)
+        H = self.gram(self.weight * self.loss.second(margins))
+        H.flat[:: len(H) + 1] += ridge
+        return np.asarray(H)
+
+    def curvatures(self, margins: Array) -> Array:
+        """Hessians of the loss in the outputs of each record, (records, outputs, outputs)."""
+        return self.loss.second(margins)[:, None, None]
+
+    def gram(self, w: Array) -> Array:
+        """sum_n w_n x_n x_n' for weights that are not negative, dense."""
         if isinstance(self.signed, np.ndarray):
-            H = np.zeros((self.features, self.features))
+            d = self.signed.shape[1]
+            H = np.zeros((d, d))
             for first in range(0, len(w), HESSIAN_ROWS):
                 rows = slice(first, first + HESSIAN_ROWS)
                 weighted = np.sqrt(w[rows, None]) * self.signed[rows]
                 H += weighted.T @ weighted  # numpy sees that it is symmetric, and does half of it
-        else:
-            weighted = self.signed.copy()
-            weighted.data *= np.repeat(w, np.diff(weighted.indptr))
-            H = (self.signed.T @ weighted).toarray()
-        H.flat[:: len(H) + 1] += ridge
-        return np.asarray(H)
+            return H
+        scaled = self.signed.copy()
+        scaled.data *= np.repeat(w, np.diff(scaled.indptr))
+        return np.asarray((self.signed.T @ scaled).toarray())
 
     def hessian_product(self, margins: Array, v: Array, ridge: float) -> Array:
         w = self.weight * self.loss.second(margins)
-        return self.weighted_sums(w * self.margins(v[None]))[0] + ridge * v
+        return self.weighted_sums(w * self.products(v[None]))[0] + ridge * v
 
     def hessian_diagonal(self, margins: Array, ridge: float) -> Array:
-        w = self.weight * self.loss.second(margins)
+        return self.weighted_squares(self.weight * self.loss.second(margins)) + ridge
+
+    def weighted_squares(self, w: Array) -> Array:
+        """sum_n w_n x_n^2"""
         if isinstance(self.signed, np.ndarray):
-            return np.einsum("ni,ni,n->i", self.signed, self.signed, w) + ridge
-        return np.asarray(self.signed.multiply(self.signed).T @ w + ridge)
+            return np.einsum("ni,ni,n->i", self.signed, self.signed, w)
+        return np.asarray(self.signed.multiply(self.signed).T @ w)
 
     def curvature_bounds(self) -> Array:
         """What no diagonal of the data's Hessian exceeds: (C/B) c1 sum_n x_n^2."""
@@ -184,7 +234,7 @@ class Tilted:
         problem = self.problem
         margins = problem.margins(f[None])[0]
         terms: tuple[float, ...] = (
-            problem.weight * float(np.sum(problem.loss.value(margins))),
+            problem.weight * float(np.sum(problem.losses(margins))),
             0.5 * self.ridge * float(f @ f),
             float(self.linear @ f),
         )

@@ -243,7 +243,7 @@ def _search(objectives: Objectives, now: Points, direction: Array) -> Points:
         closer = np.where(high < np.inf, low + share * (high - low), 3.0 * length)
         length = np.where(steep, closer, length)
         margins = now.margins + length[:, None] * along
-        slopes = objectives.loss.first(margins)
+        slopes = objectives.slopes(margins)
         here = objectives.weight * np.vecdot(slopes, along) + tilt + length * bend
         steep &= np.abs(here) > enough
         if not steep.any():

@@ -31,12 +31,12 @@ class Objectives:
 
     def __init__(self, problems: Sequence[NodeProblem], linear: Array, ridge: Array) -> None:
         self._problems = problems  # one for all rows; or one for each, with as many records as the others, and in the cache
-        self.loss = problems[0].loss
         self.linear, self.ridge = linear, ridge  # (rows, d), and (1,) or (rows,)
         self.weight = np.array([problem.weight for problem in problems])  # of a record
         self._scales = np.array([problem.scales for problem in problems]).T
         self.of_several_nodes = len(problems) > 1
-        self._row_by_row = self.of_several_nodes or (len(linear) == 1 and problems[0].stays_in_cache)
+        one_output = problems[0].outputs == 1
+        self._row_by_row = self.of_several_nodes or (len(linear) == 1 and problems[0].stays_in_cache and one_output)
 
     def of(self, which: Ints) -> "Objectives":
         """Of some rows alone."""
@@ -47,7 +47,7 @@ class Objectives:
     def start(self, f: Array, margins: Array | None) -> Points:
         """At f, with the margins there where they are known."""
         if margins is not None:
-            return self.points(f, margins, self.weighted_sums(self.loss.first(margins)))
+            return self.points(f, margins, self.weighted_sums(self.slopes(margins)))
         if self._row_by_row:
             return self.start(f, margins_at(self._problems, f))
         _, margins, sums = self._problems[0].at(f)
@@ -56,12 +56,16 @@ class Objectives:
     def step(self, now: Points, directions: Array) -> tuple[Points, MarginStep]:
         """A whole step along every row of `directions`."""
         if self._row_by_row:
-            change = margins_at(self._problems, directions)
+            change = _products(self._problems, directions)
             margins = now.margins + change
-            step = MarginStep(change, margins, self.weighted_sums(self.loss.first(margins)))
+            step = MarginStep(change, margins, self.weighted_sums(self.slopes(margins)))
         else:
             step = self._problems[0].step(now.margins, directions)
         return self.points(now.f + directions, step.margins, step.sums), step
+
+    def slopes(self, margins: Array) -> Array:
+        """L' of every record; the loss does not depend on the node, unless there is but one."""
+        return self._problems[0].slopes(margins)
 
     def weighted_sums(self, weights: Array) -> Array:
         """sum_n weight_n y_n x_n"""
@@ -85,10 +89,21 @@ class Objectives:
 
 
 def margins_at(problems: Sequence[NodeProblem], f: Array) -> Array:
-    """y_n f.x_n of all records of one node, or of the row's own."""
+    """Of all records of one node, or of the row's own."""
     if len(problems) == 1:
         return problems[0].margins(f)
-    margins = np.empty((len(f), problems[0].records))
+    products = _products(problems, f)
     for k, problem in enumerate(problems):
-        margins[k] = problem.signed @ f[k]
-    return margins
+        if problem.targets is not None:
+            products[k] -= problem.targets
+    return products
+
+
+def _products(problems: Sequence[NodeProblem], f: Array) -> Array:
+    """What f adds to the margins."""
+    if len(problems) == 1:
+        return problems[0].products(f)
+    products = np.empty((len(f), problems[0].records))
+    for k, problem in enumerate(problems):
+        products[k] = problem.signed @ f[k]
+    return products

@@ -153,6 +153,9 @@ def survey_report(survey: Survey, nodes: int) -> str:
         for c in survey.columns
     ]
     shares = ", ".join(f"{name} ({100 * count / survey.records:.1f} %)" for name, count in survey.labels.items())
+    if survey.target == "number":
+        values = [float(label) for label in survey.labels]
+        shares = f"numbers from {min(values):g} to {max(values):g}"
     lines = [
         f"{survey.path}: {survey.source}{separator}, {survey.records:,} records, {len(survey.columns)} columns and the label",
         f"label      {survey.label or 'y'}: {shares}",
@@ -176,8 +179,12 @@ def survey_report(survey: Survey, nodes: int) -> str:
 def _advice(survey: Survey) -> list[str]:
     """A sentence for each thing to know before the steps are taken."""
     found = []
-    if len(survey.labels) != 2:
-        found.append(f"note       there are {len(survey.labels)} different labels; a binary problem needs two")
+    if len(survey.labels) < 2:
+        found.append("note       all labels are the same; two different ones are needed")
+    elif survey.target == "number":
+        found.append(
+            "note       for a private run say what the targets lie between: target_range = [LOWEST, HIGHEST] in [data]"
+        )
     else:
         rare, share = min(((name, count / survey.records) for name, count in survey.labels.items()), key=lambda pair: pair[1])
         if share < RARE:

@@ -128,7 +128,7 @@ class LogFile:
         self.file["data"].attrs.update(dataset.description())
         if (statistics := statistics_of(dataset)) is not None:
             self._describe_nodes(statistics)
-        if (names := dataset.feature_names()) is not None:
+        if (names := self._plan.names_of(dataset.feature_names())) is not None:
             self.file.create_dataset("data/feature_names", data=names, dtype=h5py.string_dtype())
             self._attach(self.file["data/feature_names"], ("feature",), "names of the features")
 

@@ -334,7 +334,7 @@ def _unreleased(config: Config) -> list[str]:
         plan, dataset = make_plan(config)
         owner = assign_owners(plan.sizes, transport.size, plan.topology.has_hub)
         mine = np.flatnonzero(owner[: plan.nodes] == transport.rank)
-        problems = plan.problems(dataset.loader.shard(dataset.address(int(node))).into_signed() for node in mine)
+        problems = plan.problems(dataset.loader.shard(dataset.address(int(node))) for node in mine)
         simulation = Simulation(transport, plan, owner, problems)
         watched = _Watched(simulation.nodes)
         simulation.nodes = watched

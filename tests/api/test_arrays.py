@@ -88,6 +88,24 @@ def test_predictions_are_labels_and_agree_with_the_recorded_test_error() -> None
     assert by_size.labels.tolist() == ["ill", "well"]  # the larger one is +1 unless positive says otherwise
 
 
+def test_several_classes_give_the_bits_of_a_file_and_are_predicted(tmp_path: Path) -> None:
+    X, _ = records()
+    X_test, _ = records(2, 60)
+    words, test_words = (np.array(["ash", "beech", "cedar"])[np.argmax(some[:, :3], axis=1)] for some in (X, X_test))
+    frames = [pd.DataFrame(some, columns=list("abcd")) for some in (X, X_test)]
+    for name, frame, labels in zip(("a", "b"), frames, (words, test_words), strict=True):
+        frame.assign(label=labels).to_csv(tmp_path / f"{name}.csv", index=False)
+    files = {"source": "csv", "path": str(tmp_path / "a.csv"), "test_path": str(tmp_path / "b.csv")}
+    settings = SETTINGS | {"loss": "softmax"}
+    by_file = result_of({"data": files}, **settings)
+    by_array = result_of(None, data=(frames[0], words), test=(frames[1], test_words), **settings)
+    same_numbers(by_file, by_array)
+    for result in (by_file, by_array):
+        assert np.mean(result.predict(frames[1]) != test_words) == result["test_error"][0, -1]
+    with pytest.raises(dp.InputError, match="other columns or categories"):
+        by_array.predict(frames[1][["b", "a", "c", "d"]])
+
+
 def test_predict_prepares_new_records_or_says_why_not() -> None:
     X, y = records()
     result = result_of(None, data=(3 * X, y), preprocess=["scale-columns", "scale-rows"], **SETTINGS)
@@ -161,7 +179,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "nan": ((np.array([[0.1], [np.nan]]), [0, 1]), "data: record 1 has a feature that is not a finite number"),
     "missing label": ((np.zeros((2, 1)), [0.0, np.nan]), "data: the label of record 1 is missing"),
     "one label": ((np.zeros((9, 4)), np.ones(9)), "y: found one label only (1.0); two are needed"),
-    "three labels": ((np.zeros((9, 4)), np.arange(9) % 3), "y: found 3 different labels (0, 1, 2); two are needed"),
+    "three labels": ((np.zeros((9, 4)), np.arange(9) % 3), "the labels are 3 classes: 0, 1, 2; use \"softmax\""),
+    "numbers": ((np.zeros((9, 4)), np.arange(9) / 2), "y: found 9 different labels (0.0, 0.5, 1.0, 1.5, ...); two are needed"),
     "mixed labels": ((np.zeros((2, 1)), np.array([1, "a"], dtype=object)), "y holds numbers and text"),
     "norms": ((np.full((9, 4), 5.0), np.arange(9) % 2), 'has norm 10, but the privacy bounds need norms of at most 1'),
     "text column": ((pd.DataFrame({"job": ["a", "b"]}), [0, 1]), 'column "job" holds values of the type'),

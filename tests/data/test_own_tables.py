@@ -128,7 +128,7 @@ def test_all_labels_are_named_when_there_are_three(tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text("a,label\n" + "".join(f"0.1,{label}\n" for label in labels.split(",")))
         shown = ", ".join(sorted(labels.split(",")))
         with pytest.raises(InputError, match=re.escape(f"3 different labels ({shown})")):
-            dataset_of(1, source="csv", path=str(tmp_path / "t.csv"))
+            dataset_of(1, source="csv", path=str(tmp_path / "t.csv"), target="binary")
 
 
 def table(training: int | None = None, **columns: list[Any]) -> Records:

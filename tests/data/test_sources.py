@@ -154,7 +154,7 @@ BAD: dict[str, tuple[Callable[[Array, Array], tuple[Array, Array]], str]] = {
         "record 5( has a feature that is not a finite number|; add .drop-missing)",
     ),
     "inf": (lambda X, y: (change(X, (2, 1), np.inf), y), "record 2 has a feature that is not a finite number"),
-    "label": (lambda X, y: (X, change(y, 7, 2.0)), r"found 3 different labels \(-1, 1, 2\); two are needed"),
+    "label": (lambda X, y: (X, change(y, 7, 2.0)), "but the labels are 3 classes: -1, 1, 2; use .softmax."),
     "labels 0 and 1": (lambda X, y: (X, (y + 1) / 2), "found the label 0; labels must be"),
 }
 

@@ -35,7 +35,10 @@ def test_methods_of_the_package(cls: type[dp.methods.Method]) -> None:
     check_method(cls)
 
 
-@pytest.mark.parametrize("loss", [dp.problems.Logistic(), dp.problems.HuberHinge(width=0.2)])
+@pytest.mark.parametrize(
+    "loss",
+    [dp.problems.Logistic(), dp.problems.HuberHinge(width=0.2), dp.problems.HuberRegression(), dp.problems.LeastSquares()],
+)
 def test_losses_of_the_package(loss: dp.problems.Loss) -> None:
     check_loss(loss)
 

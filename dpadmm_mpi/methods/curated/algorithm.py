@@ -83,7 +83,10 @@ def sampled_records(s: Settings, run: int, t: int) -> list[Ints]:
 def sampled_sum(problem: NodeProblem, chosen: Ints, x: Array) -> Array:
     """Sum of the gradients of some records."""
     rows = problem.signed[chosen]
-    return np.asarray(rows.T @ problem.loss.first(np.asarray(rows @ x)))
+    margins = np.asarray(rows @ x)
+    if problem.targets is not None:
+        margins = margins - problem.targets[chosen]
+    return np.asarray(rows.T @ problem.loss.first(margins))
 
 
 class State(NamedTuple):

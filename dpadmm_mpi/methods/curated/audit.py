@@ -28,6 +28,7 @@ from dpadmm_mpi.methods.auditing import (
     examine,
     nodes_to_audit,
     noise_findings,
+    refuse_other_losses,
 )
 from dpadmm_mpi.methods.curated import accounts
 from dpadmm_mpi.methods.curated.algorithm import follow, sampled_records, start
@@ -44,6 +45,7 @@ def _(plan: CuratedPlan, recording: Recording, dataset: Dataset[Any], request: A
     if plan.releases.u0_as_printed:
         words = f'{accounts.NOT_PRIVATE}; there is nothing to audit; run with algorithm.u0 = "zero"'
         raise InputError(f"{recording.source}: {words}")
+    refuse_other_losses(plan, recording.source)
     shards = [dataset.loader.shard(dataset.address(i)).into_signed() for i in range(plan.nodes)]
     trajectory = recording["server_trajectory"]
     against = _against(trajectory[0], shards, plan.loss, plan.settings)

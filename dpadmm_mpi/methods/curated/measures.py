@@ -67,13 +67,13 @@ class CuratedMeasures(Measures[State]):
         self,
         features: int,
         sizes: Ints,
-        extra: Sequence[Metric],
+        recorded: Mapping[str, Metric],
         problems: Sequence[NodeProblem],
         *,
         settings: Settings,
         smoothness: float,
     ) -> None:
-        super().__init__(features, sizes, extra, problems)
+        super().__init__(features, sizes, recorded, problems)
         self._settings = settings
         self._smoothness = smoothness
 

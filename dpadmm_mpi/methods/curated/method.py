@@ -17,6 +17,7 @@ class Curated(Method):
 
     hub: ClassVar[bool] = True
     terms: ClassVar[type[Terms]] = CuratedTerms
+    predicts: ClassVar[tuple[str, ...]] = ("binary", "number")
 
     rho: Positive | Auto = 1.0  # the penalty; auto: lambda1 sqrt(rows of A) / ||A|| for l1, lambda1 for l2
     init: Literal["random", "zero"] = "zero"

@@ -218,4 +218,4 @@ class _Penalised:
 
 def _loss_and_gradient(problem: NodeProblem, margins: Array, f: Array) -> Array:
     """Their sums over the records."""
-    return np.append(np.sum(problem.loss.value(margins)), problem.signed.T @ problem.loss.first(margins))
+    return np.append(np.sum(problem.losses(margins)), problem.signed.T @ problem.loss.first(margins))

@@ -8,9 +8,20 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Choice, FilePath, NonNegative
 from dpadmm_mpi.config.schedules import Geometric, expand
-from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.dataset import Dataset, target_of
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, Method, OptimumSearch, Plan, Schedules, Terms
+from dpadmm_mpi.methods.base import (
+    NO_NOISE,
+    Assumptions,
+    Config,
+    Method,
+    OptimumSearch,
+    Plan,
+    Schedules,
+    Terms,
+    fitted_loss,
+    target_notes,
+)
 from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.curated import accounts, safeguarded, theory
 from dpadmm_mpi.methods.curated.algorithm import CuratedNodes, State
@@ -27,6 +38,7 @@ from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.perturbations import GradientPerturbation, Perturbation
 from dpadmm_mpi.privacy.releases import CuratedReleases
 from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array, Ints, Matrix
 
 
@@ -73,7 +85,7 @@ class CuratedPlan(Plan[State]):
     @property
     def scales(self) -> Mapping[str, int]:
         given = isinstance(self.settings.splitting, Given)
-        return {"constraint": self.settings.A.rows} | ({"splitting": self.settings.columns} if given else {})
+        return {**super().scales, "constraint": self.settings.A.rows} | ({"splitting": self.settings.columns} if given else {})
 
     @property
     def map_sha256(self) -> str:
@@ -150,8 +162,8 @@ class CuratedPlan(Plan[State]):
         )
         return [*lines, complexity]
 
-    def problem(self, signed: Matrix) -> NodeProblem:
-        return NodeProblem(signed, self.loss, C=1.0, ridge=0.0)
+    def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
+        return node_problem(signed, self.loss, C=1.0, ridge=0.0, targets=targets)
 
     def make_nodes(self, places: Ints, problems: Sequence[NodeProblem]) -> CuratedNodes:
         return (ExactNodes if self.settings.exact else CuratedNodes)(self.settings, places, problems)
@@ -162,7 +174,7 @@ class CuratedPlan(Plan[State]):
 
     def measures(self, problems: Sequence[NodeProblem]) -> CuratedMeasures:
         return self.measures_class(
-            self.features, self.sizes, self.extra_metrics, problems, settings=self.settings, smoothness=self.smoothness
+            self.features, self.sizes, self.metrics, problems, settings=self.settings, smoothness=self.smoothness
         )
 
     def optimum_search(self) -> OptimumSearch:
@@ -172,7 +184,7 @@ class CuratedPlan(Plan[State]):
 def make_plan(method: Method, steps: StepOptions, config: Config, topology: Topology, dataset: Dataset[Any]) -> CuratedPlan:
     if config.record.optimum and dataset.features > LARGEST:
         raise InputError(f"record.optimum: found for up to {LARGEST} features, and there are {dataset.features}; remove it")
-    terms = config.problem.terms
+    terms, loss = config.problem.terms, fitted_loss(config, dataset)
     assert isinstance(terms, CuratedTerms)
     A = terms.map.make(dataset)
     splitting = splitting_of(terms.map_B, terms.map_c, A.rows)
@@ -185,8 +197,10 @@ def make_plan(method: Method, steps: StepOptions, config: Config, topology: Topo
         topology=topology,
         sizes=dataset.sizes,
         total_records=len(dataset.node_of_record()),
+        loss=loss,
+        target=target_of(dataset),
         features=dataset.features,
-        notes=(*_notes(config, settings), *kept.notes),
+        notes=(*_notes(config, settings), *kept.notes, *target_notes(config, dataset)),
         budget_steps=kept.steps,
         settings=settings,
         releases=releases,

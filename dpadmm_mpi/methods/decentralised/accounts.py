@@ -61,10 +61,13 @@ def paper_cost(r: NetworkReleases) -> StepCost:
 
 
 def determinant(r: NetworkReleases) -> Array:
-    """ln(1 + x), x = c1 C / (B mu), (K, N): the largest determinant term of a step; 0 for noise on the release."""
+    """ln(1 + x), x = c1 C / (B mu), (K, N): the largest determinant term of a step; 0 for noise on the release.
+
+    (k - 1) ln(1 + C / (B mu k)) for softmax with k classes.
+    """
     if not isinstance(r.perturbation, ObjectivePerturbation):
         return np.zeros_like(r.eta)
-    return np.log1p(r.c1 * r.weight)
+    return r.slope_and_curvature(np.zeros_like(r.eta), r.weight)
 
 
 def totals(r: NetworkReleases) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.auditing import (
     AuditRequest,
@@ -23,6 +24,7 @@ from dpadmm_mpi.methods.auditing import (
     noise_findings,
     records_to_replace,
 )
+from dpadmm_mpi.methods.base import as_loss_takes
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.adversary import worst_replacements
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkSteps, Node, Settings, State, kkt_gradient, state_type
@@ -33,7 +35,7 @@ from dpadmm_mpi.privacy.noises import Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN
 from dpadmm_mpi.registry import is_inside, place_of
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Ints
 
 SLACK = 1e-6  # of a loss, relative and absolute: more than the solver leaves open
 CORNERS = 3  # replacements of a record that are always looked at
@@ -112,8 +114,10 @@ class Transcript:
 
     def view(self, node: int) -> "NodeView":
         shard = self.dataset.loader.shard(self.dataset.address(node))
-        X = shard.X if isinstance(shard.X, np.ndarray) else shard.X.toarray()
-        return NodeView(self, node, X * shard.y[:, None])
+        X = shard.X.copy() if isinstance(shard.X, np.ndarray) else shard.X.toarray()
+        rows, targets = as_loss_takes(self.plan.loss, Shard(X, shard.y))
+        assert isinstance(rows, np.ndarray)
+        return NodeView(self, node, rows, targets)
 
     def states(self, run: int, t: int) -> State:
         """What all nodes held after iteration t of one run."""
@@ -158,11 +162,12 @@ def _replayed(plan: NetworkPlan, node: Node, released: Array) -> list[State]:
 
 @dataclass(frozen=True)
 class NodeView:
-    """One node's part of the transcript, and its records as signed rows y x."""
+    """One node's part of the transcript, and its records as signed rows y x, or as rows x with their targets."""
 
     transcript: Transcript
     node: int
     rows: Array
+    targets: Array | None
 
     @property
     def weight(self) -> float:
@@ -172,16 +177,12 @@ class NodeView:
     def examined(self, request: AuditRequest, candidates: int, checks: "list[StepCheck]") -> tuple[Array, Array]:
         """(losses of every run, data step and neighbour; noise of every run and data step).
 
-        The neighbours: each chosen record with the opposite label, which for a margin loss is also the antipodal record with
-        its own label, as long as it is and at norm 1, and without features, which has no curvature; then the worst that a
-        search finds in the place of some of them.
+        The neighbours: corners, and of a margin loss the worst that a search finds in the place of some records.
         """
         transcript, steps = self.transcript, self.transcript.plan.releases.data_steps
         chosen = records_to_replace(self.rows, self.node, request.record, candidates)
-        rows = self.rows[chosen]
-        norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-        pairs = Pairs(np.tile(chosen, CORNERS), np.concatenate([-rows, -rows / norms, np.zeros_like(rows)]))
-        if len(some := chosen[: request.adversaries]):
+        pairs = self._corners(chosen)
+        if self.targets is None and len(some := chosen[: request.adversaries]):
             known = [self.step(t, slice(0, transcript.searched)) for t in steps]
             pairs = joined([pairs, worst_replacements(known, some)])
         losses = np.empty((transcript.runs, len(steps), len(pairs.replaced)))
@@ -194,6 +195,21 @@ class NodeView:
                 for check in checks:
                     check.see(losses[runs, k], check.limit(step, pairs, self.node, k), (self.node, t, first))
         return losses, noise
+
+    def _corners(self, chosen: Ints) -> Pairs:
+        """Each chosen record with the opposite label, which for a margin loss is also the antipodal record with its own label,
+        as long as it is and at norm 1, and without features, which has no curvature.
+
+        Other losses: with another target (the far end of the range, the next class), and the other two with its own.
+        """
+        rows = self.rows[chosen]
+        units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+        replaced = np.tile(chosen, CORNERS)
+        if self.targets is None:
+            return Pairs(replaced, np.concatenate([-rows, -units, np.zeros_like(rows)]))
+        y, loss = self.targets[chosen], self.transcript.plan.loss
+        other = (y + 1.0) % loss.outputs if loss.predicts == "classes" else np.where(y > 0.0, -1.0, 1.0)
+        return Pairs(replaced, np.concatenate([rows, -units, np.zeros_like(rows)]), np.concatenate([other, y, y]))
 
     def _together(self, pairs: int) -> int:
         """Runs that are worked on at a time."""
@@ -208,18 +224,18 @@ class NodeView:
         assert plan.releases.noise is not None
         before = transcript.history[t - 1]
         before = before._replace(**{name: values[runs] for name, values in before._asdict().items()})
-        problem = plan.problem(self.rows)
+        problem = plan.problem(self.rows, self.targets)
         linear, quadratic = plan.method.penalty(node, before, t, np.zeros_like(before.primal))
         linear, penalty = linear[:, i], float(quadratic[i])
         f = plan.method.argmin_behind(node, before, transcript.history[t].primal[runs], t)[:, i]
         about = problem, plan.releases.noise, float(node.settings.parameter[t, i]), penalty
         if perturbation.on_release:
-            unchanged = Pairs(np.zeros(1, dtype=np.int64), self.rows[:1])
+            unchanged = Pairs(np.zeros(1, dtype=np.int64), self.rows[:1], None if self.targets is None else self.targets[:1])
             argmin = argmins(problem, unchanged, linear, penalty, before.primal[:, i])[:, 0]
             return OnRelease(*about, argmin, f - argmin, linear)
         factor = float(perturbation.objective_factor(node.eta(t), node.degree)[i, 0])
-        slopes = problem.loss.first(f @ self.rows.T)
-        gradient = problem.weight * (slopes @ self.rows) + problem.ridge * f + problem.rest_gradient(f)
+        slopes = problem.slopes(problem.margins(f))
+        gradient = problem.weight * problem.weighted_sums(slopes) + problem.ridge * f + problem.rest_gradient(f)
         return InObjective(*about, f, -(gradient + linear + penalty * f) / factor, factor)
 
 

@@ -1,6 +1,7 @@
 """One data step of one node in several runs, as the audit sees it: the noise behind what was released, and exact losses.
 
-A neighbouring data set replaces a signed row o = y x by another one, n. It moves the noise from e to e + v, and
+A neighbouring data set replaces a signed row o = y x by another one, n; where numbers or several classes are predicted, a row x
+and its target. It moves the noise from e to e + v, and
 
     loss = ln p(e) - ln p(e + v) + ln det H_D - ln det H_D^,     the determinants where the noise is in the objective.
 
@@ -34,13 +35,43 @@ class Pairs(NamedTuple):
 
     replaced: Ints  # (P,)
     new: Array  # (P, d)
+    targets: Array | None = None  # (P,), of the new rows; None for margins
 
     def at(self, part: slice) -> "Pairs":
-        return Pairs(self.replaced[part], self.new[part])
+        return Pairs(self.replaced[part], self.new[part], None if self.targets is None else self.targets[part])
 
 
 def joined(pairs: list[Pairs]) -> Pairs:
+    """Pairs without targets."""
     return Pairs(np.concatenate([p.replaced for p in pairs]), np.concatenate([p.new for p in pairs]))
+
+
+class SomeRecords(NamedTuple):
+    """The losses of some records, each by itself, at the points of all runs."""
+
+    problem: NodeProblem
+    rows: Array  # (P, d)
+    targets: Array | None
+
+    def margins(self, f: Array) -> Array:
+        """(R, P); one output."""
+        return f @ self.rows.T if self.targets is None else f @ self.rows.T - self.targets
+
+    def gradients(self, f: Array) -> Array:
+        """(R, P, features of f)"""
+        loss, k = self.problem.loss, self.problem.outputs
+        if k == 1:
+            return loss.first(self.margins(f))[..., None] * self.rows
+        records = self.problem.with_records(self.rows, self.targets)
+        slopes = records.slopes(records.margins(f)).reshape(len(f), k, -1)
+        return np.einsum("rkp,pd->rpkd", slopes, self.rows).reshape(len(f), len(self.rows), -1)
+
+    def curvatures(self, f: Array) -> Array:
+        """Second derivatives by the outputs, (R, P, k, k)."""
+        if self.problem.outputs == 1:
+            return self.problem.loss.second(self.margins(f))[..., None, None]
+        records = self.problem.with_records(self.rows, self.targets)
+        return np.stack([records.curvatures(margins) for margins in records.margins(f)])
 
 
 @dataclass(frozen=True)
@@ -61,6 +92,13 @@ class AuditedStep(ABC):
     @property
     def loss(self) -> Loss:
         return self.problem.loss
+
+    def old(self, pairs: Pairs) -> "SomeRecords":
+        targets = self.problem.targets
+        return SomeRecords(self.problem, self.rows[pairs.replaced], None if targets is None else targets[pairs.replaced])
+
+    def new(self, pairs: Pairs) -> "SomeRecords":
+        return SomeRecords(self.problem, pairs.new, pairs.targets)
 
     @property
     def mu(self) -> float:
@@ -110,14 +148,13 @@ class AuditedStep(ABC):
         """The gradient by n of the weighted sum, (R, P), of the noise's losses, to first order; (P, d)."""
         u = self.kind.score(self.noise[:, None] + self.first_order_shifts(pairs), self.parameter)
         u = self.transposed_shift(u) * weights[..., None]
-        margins = self.f @ pairs.new.T
+        margins = self.new(pairs).margins(self.f)
         along = self.loss.second(margins) * np.vecdot(u, pairs.new)
         return -np.einsum("rp,rpd->pd", self.loss.first(margins), u) - along.T @ self.f
 
     def gradient_changes(self, pairs: Pairs) -> Array:
         """L'(n.f) n - L'(o.f) o"""
-        old, new, slope = self.rows[pairs.replaced], pairs.new, self.loss.first
-        return slope(self.f @ new.T)[..., None] * new - slope(self.f @ old.T)[..., None] * old
+        return self.new(pairs).gradients(self.f) - self.old(pairs).gradients(self.f)
 
 
 @dataclass(frozen=True)
@@ -141,9 +178,14 @@ class InObjective(AuditedStep):
         return -self.scale * u
 
     def log_determinants(self, pairs: Pairs) -> Array:
-        """det(I + S U' H^-1 U) of the rank-two change H_D^ - H_D = a nn' + b oo', written out."""
+        """det(I + S U' H^-1 U) of the rank-two change H_D^ - H_D = a nn' + b oo', written out; with k outputs of rank 2k."""
         old, new, w = self.rows[pairs.replaced], pairs.new, self.problem.weight
-        a, b = w * self.loss.second(self.f @ new.T), -w * self.loss.second(self.f @ old.T)
+        A, B = w * self.new(pairs).curvatures(self.f), -w * self.old(pairs).curvatures(self.f)
+        if (k := self.problem.outputs) > 1:
+            return _log_determinants(
+                A, B, np.stack([new, old], axis=1), self.inverse.reshape(-1, k, old.shape[1], k, old.shape[1])
+            )
+        a, b = A[..., 0, 0], B[..., 0, 0]
         from_old, from_new = old @ self.inverse, new @ self.inverse
         nn, oo, no = np.vecdot(from_new, new), np.vecdot(from_old, old), np.vecdot(from_new, old)
         return np.asarray(-np.log((1.0 + a * nn) * (1.0 + b * oo) - a * b * no**2))
@@ -151,8 +193,13 @@ class InObjective(AuditedStep):
     def supremum(self) -> float:
         """max over z of ln p(e) - ln p(e + v), ||v|| = (w/factor) (G + |L'(z)|), plus ln(1 + (w/mu) L''(z)).
 
-        Between two margins |L'| lies between its values there, for the loss is convex.
+        Between two margins |L'| lies between its values there, for the loss is convex. With several outputs ||v|| is at most
+        2 (w/factor) G, and the determinant has the bound of the accounts.
         """
+        if (k := self.problem.outputs) > 1:
+            shift = np.array([2.0 * self.scale * self.loss.slope_bound])
+            determinant = (k - 1) * np.log1p(self.problem.weight / (self.mu * k))
+            return float(self.kind.pure_loss(shift, np.array([self.parameter]))[0] + determinant)
         slope, curvature = np.abs(self.loss.first(MARGINS)), self.loss.second(MARGINS)
         slope, curvature = (np.maximum(values[1:], values[:-1]) for values in (slope, curvature))
         shift = self.scale * (self.loss.slope_bound + slope)
@@ -162,17 +209,19 @@ class InObjective(AuditedStep):
     def limits(self, pairs: Pairs) -> Array:
         """l(a p + b q) <= max(0, l(2p))/2 + max(0, l(2q))/2 for a, b in [0, 1], p = -(w/factor) G o, q = (w/factor) G n.
 
-        Where the slope may have both signs: the worst v of length 2 (w/factor) G in the plane of o and n. The determinants are
-        at most 1 + (w/mu) L''(o.f) ||o||^2.
+        Where the slope may have both signs: the worst v of length 2 (w/factor) G in the plane of o and n, for each output. The
+        determinants are at most 1 + (w/mu) L''(o.f) ||o||^2; with k outputs the trace of L'' counts, shared by k - 1 factors.
         """
         old, reach = self.rows[pairs.replaced], self.scale * self.loss.slope_bound
-        squares = np.sum(old**2, axis=1)
-        determinants = np.log1p(self.problem.weight / self.mu * self.loss.second(self.f @ old.T) * squares)
+        k, squares = self.problem.outputs, np.sum(old**2, axis=1)
+        factors, traces = max(1, k - 1), np.trace(self.old(pairs).curvatures(self.f), axis1=-2, axis2=-1)
+        determinants = factors * np.log1p(self.problem.weight / self.mu * traces * squares / factors)
         if self.loss.decreasing:
             by_old, by_new = (self.losses_by(2.0 * reach * rows[None]) for rows in (-old, pairs.new))
             return 0.5 * np.maximum(by_old, 0.0) + 0.5 * np.maximum(by_new, 0.0) + determinants
         plane, _ = np.linalg.qr(np.stack([old, pairs.new], axis=-1))
-        inside = np.einsum("pdk,pek,re->rpd", plane, plane, self.noise)
+        along = np.einsum("pek,rce->rpck", plane, self.noise.reshape(len(self.noise), k, -1))
+        inside = np.einsum("pdk,rpck->rpcd", plane, along).reshape(*along.shape[:2], -1)
         return self.losses_by(2.0 * reach * _units(inside)) + determinants
 
 
@@ -209,16 +258,21 @@ def argmins(problem: NodeProblem, pairs: Pairs, linear: Array, quadratic: float,
     """argmin of every run with every pair's second data set, (R, P, d)."""
     rows, runs, solved = np.asarray(problem.signed), len(linear), []
     count = max(1, STACK // (runs * rows.size))
-    stacked = problem.regulariser is None and is_small(*rows.shape)
+    stacked = problem.regulariser is None and problem.outputs == 1 and is_small(*rows.shape)
     for part in _parts(len(pairs.replaced), count if stacked else 1):
         some = pairs.at(part)
         changed = np.repeat(rows[None], len(some.replaced), axis=0)
         changed[np.arange(len(changed)), some.replaced] = some.new
+        targets = np.zeros((len(changed), 1))
+        if problem.targets is not None:
+            targets = np.repeat(problem.targets[None], len(changed), axis=0)
+            targets[np.arange(len(changed)), some.replaced] = some.targets
         if stacked:
             repeated, points = np.repeat(changed, runs, axis=0), len(changed) * runs
             stack = Tilted(
                 problem.loss,
                 repeated,
+                np.repeat(targets, runs, axis=0),
                 np.full(repeated.shape[:2], problem.weight),
                 np.tile(problem.scales, (points, 1)),
                 np.tile(linear, (len(changed), 1)),
@@ -226,7 +280,7 @@ def argmins(problem: NodeProblem, pairs: Pairs, linear: Array, quadratic: float,
             )
             found = stack.argmins(np.tile(start, (len(changed), 1)))[0].reshape(len(changed), *start.shape)
         else:
-            other = NodeProblem(changed[0], problem.loss, problem.C, problem.ridge, problem.regulariser)
+            other = problem.with_records(changed[0], None if problem.targets is None else targets[0])
             found = LocalProblems([other]).argmins(linear[:, None], np.array([quadratic]), start[:, None])[0].swapaxes(0, 1)
         solved.append(found)
     return np.concatenate(solved).swapaxes(0, 1)
@@ -235,8 +289,8 @@ def argmins(problem: NodeProblem, pairs: Pairs, linear: Array, quadratic: float,
 def _hessians(problem: NodeProblem, f: Array, ridge: float) -> Array:
     """At every row of f, (R, d, d)."""
     rows = np.asarray(problem.signed)
-    margins = f @ rows.T
-    if rows.size > FEW_NUMBERS:
+    margins = SomeRecords(problem, rows, problem.targets).margins(f) if problem.outputs == 1 else problem.margins(f)
+    if rows.size > FEW_NUMBERS or problem.outputs > 1:
         H = np.stack([problem.hessian(some, 0.0) for some in margins])
     else:
         weights = problem.weight * problem.loss.second(margins)
@@ -244,6 +298,16 @@ def _hessians(problem: NodeProblem, f: Array, ridge: float) -> Array:
     diagonal = np.arange(f.shape[1])
     H[:, diagonal, diagonal] += ridge + problem.rest_curvature(f)
     return H
+
+
+def _log_determinants(A: Array, B: Array, pairs: Array, inverse: Array) -> Array:
+    """-ln det(I + S U' H^-1 U): S has the blocks A and B, (R, P, k, k), and U the rows of pairs, (P, 2, d), for each output."""
+    runs, count, k, _ = A.shape
+    S = np.zeros((runs, count, 2 * k, 2 * k))
+    S[..., :k, :k], S[..., k:, k:] = A, B
+    half = np.einsum("radbe,pje->rpadjb", inverse, pairs, optimize=True)
+    products = np.einsum("pid,rpadjb->rpiajb", pairs, half, optimize=True).reshape(runs, count, 2 * k, 2 * k)
+    return np.asarray(-np.linalg.slogdet(np.eye(2 * k) + S @ products)[1])
 
 
 def _parts(count: int, size: int) -> Iterator[slice]:

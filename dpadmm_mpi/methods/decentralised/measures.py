@@ -64,10 +64,10 @@ class NetworkMeasures(Measures[State]):
     }
 
     def __init__(
-        self, features: int, sizes: Ints, extra: Sequence[Metric], problems: Sequence[NodeProblem], norm: ZNorm | None
+        self, features: int, sizes: Ints, recorded: Mapping[str, Metric], problems: Sequence[NodeProblem], norm: ZNorm | None
     ) -> None:
         self._norm = norm  # None: there is no such norm, or nobody asks for it
-        super().__init__(features, sizes, extra, problems)
+        super().__init__(features, sizes, recorded, problems)
 
     def widths(self) -> dict[str, int]:
         duals = {} if self._norm is None else {"dual": self.features}

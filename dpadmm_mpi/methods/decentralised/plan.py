@@ -9,7 +9,8 @@ import numpy as np
 from dpadmm_mpi.config import schedules
 from dpadmm_mpi.config.options import Choice, Positive
 from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule
-from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.dataset import Dataset, target_of
+from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import (
     NO_NOISE,
@@ -20,7 +21,9 @@ from dpadmm_mpi.methods.base import (
     Plan,
     Schedules,
     Terms,
+    fitted_loss,
     perturbation_name,
+    target_notes,
 )
 from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
@@ -38,9 +41,10 @@ from dpadmm_mpi.privacy.noises import Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, Perturbation, perturbations
 from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
-from dpadmm_mpi.problems.losses import claims
+from dpadmm_mpi.problems.losses import Loss, claims
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_regularisers
+from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 
@@ -119,7 +123,7 @@ class NetworkPlan(Plan[State]):
 
     @property
     def scales(self) -> Mapping[str, int]:
-        return {"privacy/observer": self.nodes} if self._examines_pairs else {}
+        return {**super().scales} | ({"privacy/observer": self.nodes} if self._examines_pairs else {})
 
     @property
     def known_before(self) -> Mapping[str, Known]:
@@ -175,11 +179,12 @@ class NetworkPlan(Plan[State]):
         lines = theorems.conditions(gamma if recycles else None, fixed=not self.method.own_penalties)
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
 
-    def problem(self, signed: Matrix) -> NodeProblem:
-        return NodeProblem(signed, self.loss, self.releases.C, self.ridge, self.regulariser, self.method.tolerance)
+    def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
+        terms = self.releases.C, self.ridge, self.regulariser
+        return node_problem(signed, self.loss, *terms, targets=targets, tolerance=self.method.tolerance)
 
-    def problems(self, shards: Iterable[Matrix]) -> LocalProblems:
-        return LocalProblems(self.problem(signed) for signed in shards)
+    def problems(self, shards: Iterable[Shard]) -> LocalProblems:
+        return LocalProblems(super().problems(shards))
 
     @property
     def solves_exactly(self) -> bool:
@@ -193,7 +198,7 @@ class NetworkPlan(Plan[State]):
         return NetworkMeasures
 
     def measures(self, problems: Sequence[NodeProblem]) -> NetworkMeasures:
-        return NetworkMeasures(self.features, self.sizes, self.extra_metrics, problems, self._z_norm())
+        return NetworkMeasures(self.features, self.sizes, self.metrics, problems, self._z_norm())
 
     @property
     def layout(self) -> Layout:
@@ -226,7 +231,8 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
     terms = config.problem.terms
     assert isinstance(terms, ConsensusTerms)
     _check_sizes(terms.C, dataset.sizes)
-    releases = _releases(method, config, topology, dataset)
+    loss = fitted_loss(config, dataset)
+    releases = _releases(method, config, topology, dataset, loss)
     notes = []
     perturbation, delta = config.privacy.perturbation, config.privacy.delta
     if failure := accounts.condition_failure(releases):
@@ -265,10 +271,12 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
         topology=topology,
         sizes=dataset.sizes,
         total_records=len(dataset.node_of_record()),
-        features=dataset.features,
+        loss=loss,
+        target=target_of(dataset),
+        features=settings.features,
         settings=settings,
         releases=releases,
-        notes=tuple(notes),
+        notes=(*notes, *target_notes(config, dataset)),
         budget_steps=kept.steps,
     )
 
@@ -310,11 +318,11 @@ def data_steps(method: NetworkSteps, iterations: int) -> Ints:
     return np.array([t for t in range(1, iterations + 1) if method.is_data_step(t)], dtype=np.int64)
 
 
-def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset: Dataset[Any]) -> NetworkReleases:
+def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset: Dataset[Any], loss: Loss) -> NetworkReleases:
     nodes, terms, perturbation = topology.nodes, config.problem.terms, config.privacy.perturbation
     assert isinstance(terms, ConsensusTerms)
     steps = data_steps(method, config.iterations)
-    decreasing, tie = claims(config.problem.loss)
+    decreasing, tie = claims(loss)
     eta = schedules.expand(method.eta, len(steps), nodes, "algorithm.eta")
     theta = _dual_steps(method, eta, nodes)
     _check_penalties(method, config.method_name, eta, theta)
@@ -336,13 +344,14 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         B=dataset.sizes.astype(np.float64),
         C=terms.C,
         rho=terms.rho,
-        G=config.problem.loss.slope_bound,
-        c1=config.problem.loss.curvature_bound,
-        features=dataset.features,
+        G=loss.slope_bound,
+        c1=loss.curvature_bound,
+        features=dataset.features * loss.outputs,
         decreasing=decreasing,
         tie=tie,
         tolerance=method.tolerance or 0.0 if noise is not None else 0.0,
         release_std=_release_std(method, perturbation),
+        subspace=loss.span,
         unaccounted=method.unaccounted() if perturbation.private else "",
     )
 

@@ -39,10 +39,10 @@ class StarMeasures(Measures[State]):
     }
 
     def __init__(
-        self, features: int, sizes: Ints, extra: Sequence[Metric], problems: Sequence[NodeProblem], settings: Settings
+        self, features: int, sizes: Ints, recorded: Mapping[str, Metric], problems: Sequence[NodeProblem], settings: Settings
     ) -> None:
         self.settings = settings
-        super().__init__(features, sizes, extra, problems)
+        super().__init__(features, sizes, recorded, problems)
 
     def widths(self) -> dict[str, int]:
         always = {"node_loss": 1, "server_loss": 1, "residual": 1, "primal": self.features}

@@ -49,6 +49,7 @@ class StarAdmm(Star):
 class Stochastic(Star):
     """Providers take stochastic inner steps (SVRG) instead of solving exactly."""
 
+    predicts: ClassVar[tuple[str, ...]] = ("binary",)
     eta: Positive | Auto = "auto"  # the step size; auto: from the smoothness
     inner_steps: Count = 100  # S
     averaging: Literal["uniform", "extrapolated"] = "uniform"  # of the inner iterates; the paper's is extrapolated

@@ -124,4 +124,4 @@ class SparseOptimum:
 
 
 def _loss_and_gradient(problem: NodeProblem, margins: Array, z: Array) -> Array:
-    return np.append(problem.C * np.mean(problem.loss.value(margins)), problem.data_gradient(margins))
+    return np.append(problem.C * np.mean(problem.losses(margins)), problem.data_gradient(margins))

@@ -8,9 +8,21 @@ import numpy as np
 
 from dpadmm_mpi.config.options import NonNegative
 from dpadmm_mpi.config.schedules import Geometric, expand
-from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.dataset import Dataset, target_of
+from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.base import NO_NOISE, Assumptions, Config, Method, OptimumSearch, Plan, Schedules, Terms
+from dpadmm_mpi.methods.base import (
+    NO_NOISE,
+    Assumptions,
+    Config,
+    Method,
+    OptimumSearch,
+    Plan,
+    Schedules,
+    Terms,
+    fitted_loss,
+    target_notes,
+)
 from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.metrics import ErgodicCriterion
@@ -27,6 +39,7 @@ from dpadmm_mpi.privacy.releases import StarReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
+from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array, Ints, Matrix
 
 
@@ -112,11 +125,11 @@ class StarPlan(Plan[State]):
             self.releases, delta, rho=s.rho, eta=inner.eta, v_L=inner.v_L, v_f=v_f, mu_f=s.local_ridge, distance=assumed.f_ref
         )
 
-    def problem(self, signed: Matrix) -> NodeProblem:
+    def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
         """f_i: the regulariser g is the server's."""
-        return NodeProblem(signed, self.loss, C=1.0, ridge=self.settings.local_ridge)
+        return node_problem(signed, self.loss, C=1.0, ridge=self.settings.local_ridge, targets=targets)
 
-    def problems(self, shards: Iterable[Matrix]) -> Sequence[NodeProblem]:
+    def problems(self, shards: Iterable[Shard]) -> Sequence[NodeProblem]:
         """For exact solves with what those keep; inner steps take records as they are stored."""
         problems = super().problems(shards)
         return LocalProblems(problems) if self.settings.inner is None else problems
@@ -133,7 +146,7 @@ class StarPlan(Plan[State]):
         return StarMeasures
 
     def measures(self, problems: Sequence[NodeProblem]) -> StarMeasures:
-        return StarMeasures(self.features, self.sizes, self.extra_metrics, problems, self.settings)
+        return StarMeasures(self.features, self.sizes, self.metrics, problems, self.settings)
 
     def optimum_search(self) -> OptimumSearch:
         """argmin_z sum_i f_i(z) + g(z), in the ball if there is one"""
@@ -149,9 +162,9 @@ class StarPlan(Plan[State]):
 def make_plan(method: Method, options: StarOptions, config: Config, topology: Topology, dataset: Dataset[Any]) -> StarPlan:
     terms, inner = config.problem.terms, options.inner
     assert isinstance(terms, StarTerms)
-    kept = within_budget(method, config, _releases(method, options, config, dataset))
-    releases = kept.releases
-    given, loss = options.rho, config.problem.loss
+    loss = fitted_loss(config, dataset)
+    kept = within_budget(method, config, _releases(method, options, config, dataset, loss))
+    releases, given = kept.releases, options.rho
     rho = float(given) if isinstance(given, int | float) else automatic_rho(loss, terms, topology.nodes)
     settings = Settings(
         rho=rho,
@@ -164,22 +177,24 @@ def make_plan(method: Method, options: StarOptions, config: Config, topology: To
         init=options.init,
         nodes=topology.nodes,
         seed=config.seed,
-        features=dataset.features,
+        features=releases.features,
     )
     return StarPlan(
         config=config,
         topology=topology,
         sizes=dataset.sizes,
         total_records=len(dataset.node_of_record()),
-        features=dataset.features,
+        loss=loss,
+        target=target_of(dataset),
+        features=settings.features,
         settings=settings,
         releases=releases,
-        notes=(*_notes(config, settings, releases), *kept.notes),
+        notes=(*_notes(config, settings, releases), *kept.notes, *target_notes(config, dataset)),
         budget_steps=kept.steps,
     )
 
 
-def _releases(method: Method, options: StarOptions, config: Config, dataset: Dataset[Any]) -> StarReleases:
+def _releases(method: Method, options: StarOptions, config: Config, dataset: Dataset[Any], loss: Loss) -> StarReleases:
     """What the providers release; with a target, at the noise that meets it."""
     noise, inner = config.privacy.perturbation, options.inner
     noise_std = noise.noise_std if isinstance(noise, GradientPerturbation) else None
@@ -195,8 +210,8 @@ def _releases(method: Method, options: StarOptions, config: Config, dataset: Dat
         growth=np.zeros(0) if np.all(sigma == sigma[0]) else sigma / sigma[0],
         batch_size=batch_size,
         c=options.paper_constant,
-        features=dataset.features,
-        G=config.problem.loss.slope_bound,
+        features=dataset.features * loss.outputs,
+        G=loss.slope_bound,
         unaccounted=method.unaccounted() if noise.private else "",
     )
     if not isinstance(noise, GradientPerturbation) or noise.target is None:

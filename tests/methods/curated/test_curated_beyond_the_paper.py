@@ -174,7 +174,7 @@ def test_safeguarded_and_resumed_state_is_the_whole_state(tmp_path: Path) -> Non
     from dpadmm_mpi.methods.experiment import experiment
 
     plan, dataset = make_plan(experiment(raw).configs[0])
-    problems = plan.problems([dataset.loader.shard(dataset.address(0)).into_signed()])
+    problems = plan.problems([dataset.loader.shard(dataset.address(0))])
     places = np.array([0, 1])
     state = plan.make_nodes(places, problems).initial(range(1))
     for t in range(1, 21):
@@ -236,7 +236,7 @@ def test_the_optimum_with_B_and_c_and_its_multiplier(tmp_path: Path, kind: str) 
     from dpadmm_mpi.engine.node_queries import find_optimum
     from dpadmm_mpi.parallel.serial import Serial
 
-    problems = plan.problems([dataset.loader.shard(dataset.address(0)).into_signed()])
+    problems = plan.problems([dataset.loader.shard(dataset.address(0))])
     best = find_optimum(plan.optimum_search(), Serial(), problems, np.zeros(1, dtype=np.int64))
     assert best is not None and best.dual is not None
     x = np.array(result["optimum/primal"])

@@ -204,7 +204,7 @@ def test_one_node_is_the_centralised_baseline(config: MakeConfig) -> None:
 def test_recycled_step_never_touches_the_records(config: MakeConfig) -> None:
     """With the records gone after a data step, the recycled step still works and gives the same bits."""
     plan, dataset = network_plan(config("mr-admm", "objective"))
-    algorithm = plan.make_nodes(np.arange(6), plan.problems(shard_of(dataset, i).into_signed() for i in range(6)))
+    algorithm = plan.make_nodes(np.arange(6), plan.problems(shard_of(dataset, i) for i in range(6)))
     state = algorithm.work(algorithm.initial(range(2)), 1, range(2), phase=0)
     adjacency = np.zeros((6, 6))
     for i, nb in enumerate(NEIGHBOURS):

@@ -1,0 +1,93 @@
+"""The objective of softmax regression: a score for each class and record, and a vector for each class.
+
+f is the d x k matrix of the classes' vectors, column after column; the margins are the scores f_c.x_n, class after class. So
+the solvers, messages and noises, which know vectors alone, stay as they are.
+"""
+
+import numpy as np
+
+from dpadmm_mpi.problems.losses import Loss, Softmax
+from dpadmm_mpi.problems.objective import ALL, NodeProblem
+from dpadmm_mpi.problems.regularisers import SmoothRegulariser
+from dpadmm_mpi.types import Array, Ints, Matrix
+
+
+class SoftmaxProblem(NodeProblem):
+    """O_i(f) = (C/B_i) sum_n ( log sum_c exp(f_c.x_n) - f_{y_n}.x_n ) + (rho/N) R(f), the targets y_n counted from 0"""
+
+    @property
+    def outputs(self) -> int:
+        return self.loss.outputs
+
+    @property
+    def labels(self) -> Ints:
+        assert self.targets is not None
+        return self.targets.astype(np.int64)
+
+    def _by_class(self, margins: Array, records: int) -> Array:
+        """(..., k, records)"""
+        return margins.reshape(-1, self.outputs, records)
+
+    def margins(self, f: Array) -> Array:
+        return self.products(f)
+
+    def zero_margins(self, count: int) -> Array:
+        return np.zeros((count, self.outputs * self.records))
+
+    def losses(self, margins: Array) -> Array:
+        scores = self._by_class(margins, self.records)
+        values = self.loss.value(scores) - scores[:, self.labels, np.arange(self.records)]
+        return np.asarray(values if margins.ndim > 1 else values[0])
+
+    def slopes(self, margins: Array, part: slice = ALL) -> Array:
+        """p - e_y"""
+        labels = self.labels[part]
+        p = self.loss.first(self._by_class(margins, len(labels)))
+        p[:, labels, np.arange(len(labels))] -= 1.0
+        return p.reshape(margins.shape)
+
+    def hessian(self, margins: Array, ridge: float) -> Array:
+        """(C/B) sum_n (diag p - p p') (x) x_n x_n' + ridge I: a d x d block for every pair of classes."""
+        p = self.loss.first(self._by_class(margins, self.records))[0]
+        k, d = self.outputs, self.signed.shape[1]
+        H = np.empty((k, d, k, d))
+        for a in range(k):
+            H[a, :, a] = self.gram(self.weight * p[a] * (1.0 - p[a]))
+            for b in range(a):
+                H[a, :, b] = -self.gram(self.weight * p[a] * p[b])
+                H[b, :, a] = H[a, :, b]  # symmetric
+        whole = H.reshape(k * d, k * d)
+        whole.flat[:: k * d + 1] += ridge
+        return whole
+
+    def curvatures(self, margins: Array) -> Array:
+        p = self.loss.first(self._by_class(margins, self.records))[0].T
+        return np.asarray(p[:, :, None] * (np.eye(self.outputs) - p[:, None, :]))
+
+    def hessian_product(self, margins: Array, v: Array, ridge: float) -> Array:
+        p = self.loss.first(self._by_class(margins, self.records))[0]
+        change = self._by_class(self.products(v[None]), self.records)[0]
+        bent = p * (change - np.sum(p * change, axis=0))
+        return self.weight * self.weighted_sums(bent)[0] + ridge * v
+
+    def hessian_diagonal(self, margins: Array, ridge: float) -> Array:
+        bend = self.weight * self.loss.second(self._by_class(margins, self.records))[0]
+        return np.concatenate([self.weighted_squares(w) for w in bend]) + ridge
+
+    def curvature_bounds(self) -> Array:
+        """p_c (1 - p_c) is at most 1/4."""
+        return np.tile(self.weighted_squares(np.full(self.records, 0.25 * self.weight)), self.outputs)
+
+
+def node_problem(
+    signed: Matrix,
+    loss: Loss,
+    C: float,
+    ridge: float,
+    regulariser: SmoothRegulariser | None = None,
+    tolerance: float | None = None,
+    targets: Array | None = None,
+) -> NodeProblem:
+    """Of the kind that the loss asks for."""
+    kind = SoftmaxProblem if isinstance(loss, Softmax) else NodeProblem
+    return kind(signed, loss, C, ridge, regulariser, tolerance, targets)
