@@ -16,6 +16,9 @@ def _nodes(_context: click.Context, _option: click.Parameter, text: str | None) 
         raise click.BadParameter("write it as numbers of nodes with commas between them, as in 0,3") from None
 
 
+DIFFERENCES = 25  # objects that `diff` names
+
+
 @click.command()
 @result_files
 @click.option("--csv", "form", flag_value="csv", help="A line of comma-separated values for each file.")
@@ -83,6 +86,7 @@ def plot(
       loss-privacy, error-privacy
                       loss or test error against the privacy that was spent
       tradeoff        loss and test error at the end against privacy, a point per file
+      attacker        what epsilon means: whom an attacker can find at most
       nodes           how far the nodes are apart, loss and privacy of each
       partition       how the records are spread: labels of each node, distances
       network         the network with each node's loss, or with --account its privacy
@@ -153,8 +157,8 @@ def diff(a: Path, b: Path) -> int:
     if not differences:
         print("identical")
         return 0
-    for line in differences[:10]:
+    for line in differences[:DIFFERENCES]:
         print(line)
-    if len(differences) > 10:
-        print(f"... and {len(differences) - 10} more objects")
+    if len(differences) > DIFFERENCES:
+        print(f"... and {len(differences) - DIFFERENCES} more objects")
     return 1

@@ -318,7 +318,6 @@ def wrong_constants(loss: Loss) -> list[str]:
         found.append(f"second is {second.min():g} at z = {z[int(second.argmin())]:g}: the loss is not convex")
     if loss.decreasing and first.max() > 0.0:
         found.append(f"decreasing, but first is {first.max():g} at z = {z[int(first.argmax())]:g}")
-    found += _wrong_tie(loss, z, first, second)
     gap = np.diff(z)
     rise = np.diff(value) / gap  # lies between the slopes at the ends, for the loss is convex
     outside = np.maximum(rise - first[1:], first[:-1] - rise)
@@ -327,7 +326,7 @@ def wrong_constants(loss: Loss) -> list[str]:
     bend = np.diff(first) - gap * np.maximum(second[1:], second[:-1])
     if bend.max() > 1e-2 * gap.max() * max(1.0, loss.curvature_bound):
         found.append(f"second is not the derivative of first near z = {z[int(bend.argmax())]:g}")
-    return found
+    return found or _wrong_tie(loss, z, first, second)
 
 
 def _wrong_tie(loss: Loss, z: Array, first: Array, second: Array) -> list[str]:

@@ -187,6 +187,7 @@ def test_every_kind_draws_one_and_many_of_both_families(
     """Of the files that have what it draws; a file that has not is named in one sentence."""
     groups = {
         "optimum": [[plain], [plain, private]], "objective-gap": [[star]], "observers": [[private], [plain], [private, plain]],
+        "attacker": [[private], [private, plain, star]],
     }  # fmt: skip
     for number, results in enumerate(groups.get(kind, [[private], [star], [private, plain, star]])):
         target = tmp_path / f"{number}.png"
@@ -195,6 +196,9 @@ def test_every_kind_draws_one_and_many_of_both_families(
     if kind == "observers":
         with pytest.raises(InputError, match=rf"{star.source} has no /privacy/pair_epsilon"):
             plots.figure([star], kind)
+    elif kind == "attacker":
+        with pytest.raises(InputError, match=rf"{plain.source} has no /privacy/curve"):
+            plots.figure([plain, star], kind)
     elif kind in groups:
         lacking, hint = (star, "run it again with") if kind == "optimum" else (plain, "star and curated methods record it with")
         with pytest.raises(InputError, match=rf"{lacking.source} has no /\w+, which .*; {hint} record.optimum = true"):

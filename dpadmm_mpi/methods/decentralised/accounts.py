@@ -194,6 +194,11 @@ def pure_loss(noise: Noise, shift: Array, parameter: Array) -> Array:
     return noise.pure_loss(shift, parameter)
 
 
+def _is_proven_pure(r: NetworkReleases) -> bool:
+    """Infinity needs no proof where there is no noise; where there is, but without a pure bound, nothing is claimed."""
+    return not unaccounted(r) and (r.noise is None or has_pure_loss(r.noise))
+
+
 def has_pure_loss(noise: Noise) -> bool:
     return bool(np.isfinite(pure_loss(noise, np.ones(1), np.ones(1))).all())
 
@@ -233,7 +238,7 @@ class Bound(PureAccount):
 
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
-        proven = condition_failure(r) is None and not unaccounted(r)
+        proven = condition_failure(r) is None and _is_proven_pure(r)
         return Account("bound", "the paper's bound", self.values(r), theorem(r), proven, NEIGHBOURS)
 
     def step_totals(self, r: NetworkReleases) -> Array:
@@ -272,7 +277,7 @@ class Tight(PureAccount):
         r = releases
         has_determinant = isinstance(r.perturbation, ObjectivePerturbation) and r.noise is not None and has_pure_loss(r.noise)
         words = TIGHT if has_determinant and not unaccounted(r) and not r.tolerance else theorem(r)
-        return Account("tight", "tighter pure bound", self.values(r), words, not unaccounted(r), NEIGHBOURS)
+        return Account("tight", "tighter pure bound", self.values(r), words, _is_proven_pure(r), NEIGHBOURS)
 
 
 @accounts.register("epsilon")
