@@ -205,10 +205,11 @@ def network_releases(perturbation: str, *, alpha: Array, **values: Any) -> Netwo
     kind = perturbations[perturbation]
     made = kind(noise=noise) if issubclass(kind, DataStepPerturbation) else kind()
     private = noise if made.private else None
-    loss = {"G": 1.0, "c1": 0.25, "decreasing": True, "tie": Logistic().slope_and_curvature}
+    loss: dict[str, Any] = {"G": 1.0, "c1": 0.25, "decreasing": True, "tie": Logistic().slope_and_curvature}
     if {"G", "c1"} & values.keys():  # another loss, of which nothing but its bounds is known
         loss |= {"decreasing": False, "tie": None}
-    return NetworkReleases(**({"perturbation": made, "noise": private, "parameter": alpha} | loss | values))
+    given: dict[str, Any] = {"perturbation": made, "noise": private, "parameter": alpha}
+    return NetworkReleases(**(given | loss | values))
 
 
 def ledger(releases: Releases, delta: float = 1e-5) -> dict[str, Account]:

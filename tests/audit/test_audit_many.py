@@ -52,7 +52,8 @@ def roc(raw: Raw, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Array]:
             made = shard(self, address)
             if address[0] == 0:
                 made.y[0] *= sign
-                made.X[0] /= np.linalg.norm(made.X[0])
+                rows = np.asarray(made.X)
+                rows[0] /= np.linalg.norm(rows[0])
             return made
 
         monkeypatch.setattr(SyntheticLoader, "shard", changed)

@@ -109,12 +109,13 @@ def test_a_resting_node_leaves_its_records_alone(
     solve = LocalProblems.argmins
 
     def spoilt(self: LocalProblems, linear: Any, quadratic: Any, start: Any, active: Bools) -> Any:
-        kept = [problem.signed.copy() for problem in self]
-        for problem, touched in zip(self, active, strict=True):
-            problem.signed[...] = problem.signed if touched else np.nan
+        rows_of = [np.asarray(problem.signed) for problem in self]
+        kept = [rows.copy() for rows in rows_of]
+        for rows, touched in zip(rows_of, active, strict=True):
+            rows[...] = rows if touched else np.nan
         found = solve(self, linear, quadratic, start, active)
-        for problem, rows in zip(self, kept, strict=True):
-            problem.signed[...] = rows
+        for rows, before in zip(rows_of, kept, strict=True):
+            rows[...] = before
         return found
 
     monkeypatch.setattr(LocalProblems, "argmins", spoilt)

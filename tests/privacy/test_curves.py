@@ -59,7 +59,7 @@ def test_figures(alpha: float, largest: float) -> None:
     assert ledger(r)["epsilon"].values[-1] <= largest
     by_moments = next(proof for proof in curve_of(r).proofs if isinstance(proof, Moments)).epsilon(1e-5)
     assert by_moments == pytest.approx({2.0: 2.16, 1.0: 1.14, 0.5: 0.70}[alpha], rel=0.01)
-    assert "slope and curvature together, by convolution" in ledger(r)["epsilon"].details["proof"]
+    assert "slope and curvature together, by convolution" in str(ledger(r)["epsilon"].details["proof"])
 
 
 def test_low_dimensions() -> None:

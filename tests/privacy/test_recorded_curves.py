@@ -28,7 +28,7 @@ from dpadmm_mpi.types import Array
 EPSILONS = np.linspace(0.0, 6.0, 25)
 
 
-def exact_delta(epsilon: Array, mu: float) -> Array:
+def exact_delta(epsilon: Array, mu: Array | float) -> Array:
     """Of a Gaussian mechanism, by the textbook's formula."""
     return norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
 

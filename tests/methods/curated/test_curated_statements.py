@@ -298,14 +298,14 @@ def perturbed_gaps(X: Array, y: Array, lambda1: float, epsilon: float, delta: fl
     def minimiser(b: Array, more: float = 0.0) -> Array:
         def value(v: Array) -> tuple[float, Array]:
             ridge = lambda1 + more
-            return f(v, X, y) + ridge / 2 * v @ v + b @ v, slope(v, X, y) + ridge * v + b
+            return float(f(v, X, y) + ridge / 2 * v @ v + b @ v), slope(v, X, y) + ridge * v + b
 
         return np.asarray(minimize(value, np.zeros(d), jac=True, options={"gtol": 1e-10}).x)
 
     best = minimiser(np.zeros(d))
 
     def gap(v: Array) -> float:
-        return f(v, X, y) + lambda1 / 2 * v @ v - f(best, X, y) - lambda1 / 2 * best @ best
+        return float(f(v, X, y) + lambda1 / 2 * v @ v - f(best, X, y) - lambda1 / 2 * best @ best)
 
     spread = exact_gaussian(epsilon, delta) * 2 / (n * lambda1)
     size = np.sqrt(8 * np.log(2 / delta) + 4 * epsilon) / epsilon

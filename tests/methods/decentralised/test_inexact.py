@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dp_accounting import pld
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-from support import MakeConfig, WriteToml, by_name, command, network_plan, network_releases, planned, result_of, rows_of
+from support import MakeConfig, Raw, WriteToml, by_name, command, network_plan, network_releases, planned, result_of, rows_of
 
 from dpadmm_mpi import load
 from dpadmm_mpi.errors import InputError, RunError
@@ -143,13 +143,14 @@ def test_same_bits_on_every_layout(config: MakeConfig, write_toml: WriteToml, tm
 
 
 def test_what_does_not_go_together(config: MakeConfig) -> None:
-    for sections in ({"algorithm": {"tolerance": 1e-3}}, {"privacy": {"release_std": 0.1}}):
+    lone: tuple[Raw, ...] = ({"algorithm": {"tolerance": 1e-3}}, {"privacy": {"release_std": 0.1}})
+    for sections in lone:
         with pytest.raises(InputError, match=r"algorithm.tolerance and privacy.release_std: .* give both, or none"):
             planned(config("admm", "objective", **sections))
-    both = {"algorithm": {"tolerance": 1e-30}, "privacy": {"release_std": 0.1}}
+    both: Raw = {"algorithm": {"tolerance": 1e-30}, "privacy": {"release_std": 0.1}}
     with pytest.raises(RunError, match=r"stopped at a gradient of norm .*, above algorithm.tolerance = 1e-30"):
         result_of(config("admm", "objective", **both))
-    target = both | {"privacy": {"release_std": 0.1, "alpha": None, "target": 5.0, "target_account": "tight"}}
+    target: Raw = both | {"privacy": {"release_std": 0.1, "alpha": None, "target": 5.0, "target_account": "tight"}}
     with pytest.raises(InputError, match='there is no pure bound; choose "epsilon"'):
         planned(config("admm", "objective", **target))
     loose = result_of(config("admm", algorithm={"tolerance": 0.1}))  # without noise there is nothing to account for

@@ -32,7 +32,7 @@ class Local:
 
     def value(self, x: Array) -> float:
         near = x - self.z
-        return self.records.value(x) + RIDGE / 2 * x @ x + self.dual @ near + RHO / 2 * near @ near
+        return float(self.records.value(x) + RIDGE / 2 * x @ x + self.dual @ near + RHO / 2 * near @ near)
 
     def of_records(self, x: Array) -> Array:
         """The gradient of every record's part, a row each."""
@@ -117,7 +117,7 @@ def test_lemma_7() -> None:
     ends = [inner_loop(inner, problem, start, local.dual, local.z, rng.integers(12, size=500), rng) for _ in range(60)]
 
     def f(x: Array) -> float:
-        return local.records.value(x) + RIDGE / 2 * x @ x
+        return float(local.records.value(x) + RIDGE / 2 * x @ x)
 
     for x in (np.mean(ends, axis=0), np.zeros(D), local.z):
         values = []
