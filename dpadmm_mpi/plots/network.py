@@ -141,6 +141,7 @@ def observers(request: Request) -> Any:
             _draw(axis, result, table[:, observer], low, high)
             axis.set_title(f"against node {observer}, which learns {words}", loc="center")
     title = listed([dict(accounts(result)).get("epsilon", "epsilon") for result in request.results])
+    figure.get_layout_engine().set(h_pad=0.12)  # the layout forgets titles above axes of equal aspect
     figure.colorbar(shades, ax=axes, label=f"at the end: {title} of the node", shrink=0.8, aspect=8 * figure.get_figheight())
     return figure
 
