@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dpadmm_mpi.plots.style import (
     COLOURS,
     MARKERS,
@@ -69,7 +71,7 @@ def _draw_line(line: Curve, axis: Any, index: int, count: int, has_points: bool)
     look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index % len(STYLES)], "label": line.label}
     marker = MARKERS[index % len(MARKERS)]
     if has_points:
-        spread = [line.mean - line.low, line.high - line.mean]
+        spread = np.maximum([line.mean - line.low, line.high - line.mean], 0.0)  # a mean of equal numbers may be off by a bit
         return axis.errorbar(line.x, line.mean, yerr=spread, marker=marker, capsize=2, **look)
     axis.fill_between(line.x, line.low, line.high, color=look["color"], alpha=0.18, lw=0)
     return axis.plot(line.x, line.mean, marker=marker, markevery=spots(len(line.x), index, count).tolist(), **look)[0]
