@@ -19,7 +19,7 @@ from dpadmm_mpi.types import Array, Ints
 TEST_BLOCK = 4096  # test records are looked at in blocks of this many, the same ones on every layout
 TEST_IN_MEMORY = 256 << 20  # bytes of test records that rank 0 keeps; more are read again each time
 STATISTICS_NUMBERS = 1 << 26  # features times records up to which the nodes' means are taken: they cost a pass over the store
-STATISTICS_MADE = 1 << 22  # ... of synthetic records, which have to be made for it
+STATISTICS_MADE = 1 << 20  # ... of synthetic records, which have to be made for it
 STATISTICS_BLOCK = 1 << 20  # numbers at a time
 
 A = TypeVar("A")  # an address: what a loader needs to make a node's shard; small

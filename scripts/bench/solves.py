@@ -39,11 +39,13 @@ def run_of() -> tuple[list[Array], list[Step]]:
     shards: list[Array] = []
     original = LocalProblems.argmins
 
-    def listening(self: LocalProblems, linear: Array, quadratic: Array, start: Array) -> tuple[Array, Array]:
+    def listening(
+        self: LocalProblems, linear: Array, quadratic: Array, start: Array, active: Array | None = None
+    ) -> tuple[Array, Array]:
         if not shards:
             shards.extend(p.signed.copy() if isinstance(p.signed, np.ndarray) else p.signed.toarray() for p in self)
         steps.append((linear.copy(), quadratic.copy(), start.copy()))
-        return original(self, linear, quadratic, start)
+        return original(self, linear, quadratic, start, active)
 
     LocalProblems.argmins = listening  # type: ignore[method-assign]
     try:
