@@ -16,7 +16,7 @@ from msgspec import field
 from numpy.typing import NDArray
 
 from dpadmm_mpi.config.extensions import Extension
-from dpadmm_mpi.config.options import Choice, Choices, Count, Name, Options, Part, Seed, to_table
+from dpadmm_mpi.config.options import Choice, Choices, Count, Name, NonNegative, Options, Part, Seed, to_table
 from dpadmm_mpi.config.reading import Ruling, one_of
 from dpadmm_mpi.data.dataset import Dataset, notes_of, target_of
 from dpadmm_mpi.data.records import Target
@@ -141,6 +141,7 @@ class Record(Options):
     checkpoint: Count = 50  # iterations after which the log is on disk, and a checkpoint due
     optimum: bool = False  # solve the centralised problem too and record the distance to it
     metrics: Annotated[list[Metric] | None, Choices(METRICS, "metric")] = None  # beside those of the family
+    patience: NonNegative | None = None  # seconds of a host's silence that end a job; 24 unless given, 0: none do
 
     def check(self) -> None:
         if self.trajectory and self.every != 1:
