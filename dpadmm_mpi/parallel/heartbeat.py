@@ -75,8 +75,9 @@ class Hosts:
         return [host for host in self.first if host != self.own and host not in self._heard]
 
     def speaks(self, silent: list[str]) -> bool:
-        """Whether this rank is the first one of those that are left."""
-        return min(rank for host, rank in self.first.items() if host not in silent) == self.rank
+        """Whether this rank is the first one of those that are there, as far as one hears."""
+        there = [host for host, when in self._heard.items() if host not in silent and when < math.inf]
+        return self.rank == min(self.first[host] for host in [self.own, *there])
 
     def sentence(self, silent: list[str], patience: float) -> str:
         ranks = {host: [rank for rank, member in enumerate(self.members) if member.host == host] for host in silent}

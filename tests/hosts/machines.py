@@ -39,7 +39,7 @@ setsid --fork nsenter --target "$pid" --net --uts --mount --wd="$PWD" -- \\
   /bin/sh -c 'echo $$ >"$0"; exec /bin/sh -c "$1"' "$note" "$*"
 until [ -s "$note" ]; do sleep 0.02; done
 read remote <"$note"
-while kill -0 "$remote" 2>/dev/null || [ -e "{folder}/$host.off" ]; do sleep 0.2; done
+while kill -0 "$PPID" && {{ kill -0 "$remote" || [ -e "{folder}/$host.off" ]; }}; do sleep 0.2; done 2>/dev/null
 """
 
 
