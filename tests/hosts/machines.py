@@ -93,8 +93,8 @@ class Machines:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, name: str, words: Sequence[Words], **options: Any) -> "subprocess.Popen[str]":
-        """A program on a host."""
-        return popen([*self._enter(name), *words], start_new_session=True, **options)
+        """A program on a host, which ends with the tests."""
+        return popen(["setpriv", "--pdeathsig", "KILL", *self._enter(name), *words], start_new_session=True, **options)
 
     def mpiexec(self, placed: dict[str, int], words: Sequence[Words], **options: Any) -> "subprocess.Popen[str]":
         """A program on so many ranks of each host, started from the first of them."""
@@ -116,6 +116,12 @@ class Machines:
         self.kill(name)
         (self.folder / f"{name}.off").unlink(missing_ok=True)
         self._in("switch", "ip", "link", "set", name, "up")
+        limit = time.monotonic() + SECONDS
+        while self._in(name, "ip", "-brief", "link", "show", "eth0").split()[1] != "UP":
+            assert time.monotonic() < limit, f"the link of {name} does not come up"
+            time.sleep(0.05)
+        for other in self.names:  # nobody remembers that somebody could not be reached
+            self._in(other, "ip", "neighbour", "flush", "all")
 
     def power_off(self, name: str) -> None:
         """Not even a closed connection reaches the others."""
@@ -177,10 +183,11 @@ class Machines:
     def _enter(self, name: str) -> list[str]:
         return ["nsenter", "--target", str(self._holders[name].pid), "--net", "--uts", "--mount", f"--wd={Path.cwd()}", "--"]
 
-    def _in(self, name: str, *words: object) -> None:
+    def _in(self, name: str, *words: object) -> str:
         command = [*self._enter(name), *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+        return done.stdout
 
 
 def _network_of(process: int | str) -> Path:

@@ -14,10 +14,11 @@ from hosts.machines import Machines, missing
 from support import PROGRAMS, MakeConfig, command
 
 import dpadmm_mpi
+from dpadmm_mpi.storage.compare import compare
 
 PATIENCE = 3.0  # seconds; the default would take half a minute in each test
-END = 30.0  # seconds from a loss to the end of the job at the latest, on a busy machine too
-START = 60.0  # seconds for a job to have written a checkpoint
+END = 60.0  # seconds from a loss to the end of the job at the latest, on a busy machine too
+START = 150.0  # seconds for a job to have written a checkpoint
 LOSSES = {
     "link": (Machines.unplug, "gamma"),
     "power": (Machines.power_off, "beta"),
@@ -82,7 +83,7 @@ def test_same_bits_over_several_hosts(
     assert process.returncode == 0, errors
     hosts = [name for name, ranks in placed.items() for _ in range(ranks)]
     assert dpadmm_mpi.load(output).attributes["timing"]["hosts"].tolist() == hosts
-    assert command("diff", output, serial).stdout == "identical\n"
+    assert list(compare(output, serial)) == []
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -103,7 +104,7 @@ def test_a_lost_host_ends_the_job_which_goes_on_with_the_same_bits(
         machines.thaw(victim)  # then it is alive again, and must end by itself
         errors = (tmp_path / "errors").read_text()
         assert code == 1, errors
-        (sentence,) = [line for line in errors.splitlines() if line.startswith("dpadmm: ")]
+        (sentence,) = [line for line in errors.splitlines() if line.startswith("dpadmm: host")]
         gone = r"hosts beta \(rank 2\), gamma \(rank 3\) have" if victim == "alpha" else rf"host {victim} \(rank \d\) has"
         assert re.match(rf"dpadmm: {gone} been silent for 3 s \(record.patience; heard on alpha\)", sentence)
         resume = sentence.partition("go on with: dpadmm ")[2].split()
@@ -113,12 +114,10 @@ def test_a_lost_host_ends_the_job_which_goes_on_with_the_same_bits(
         process.kill()
         for name in machines.names:
             machines.repair(name)
-    reached = dpadmm_mpi.load(output)
-    assert not reached.complete
-    again = machines.mpiexec({"alpha": 1, "beta": 1}, [sys.executable, "-m", "dpadmm_mpi", *resume], stderr=subprocess.PIPE)
-    _, errors = again.communicate(timeout=START)
-    assert again.returncode == 0, errors
-    assert command("diff", output, serial).stdout == "identical\n"
+    assert not dpadmm_mpi.load(output).complete
+    again = command(*resume)
+    assert again.returncode == 0, again.stderr
+    assert list(compare(output, serial)) == []
 
 
 def test_slow_and_stopped_ranks_and_a_host_that_comes_back_do_not_end_a_job(
@@ -141,7 +140,7 @@ def test_slow_and_stopped_ranks_and_a_host_that_comes_back_do_not_end_a_job(
     os.kill(rank, signal.SIGCONT)
     _, errors = process.communicate(timeout=START)
     assert process.returncode == 0, errors
-    assert command("diff", output, serial).stdout == "identical\n"
+    assert list(compare(output, serial)) == []
 
 
 def arguments_of(pid: int) -> str:
