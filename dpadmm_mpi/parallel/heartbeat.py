@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 BEAT = 0.5  # seconds between two datagrams
 NAP = 4 * BEAT  # more than this between two looks at the clock, and this process was stopped meanwhile
-LAST_WORDS = 0.5  # seconds in which the launcher forwards what was said
-GRACE = 1.0  # seconds for the rank to leave by itself, and for the launcher each time it is asked to
+HALT = 1.5  # seconds that a rank stands still before it leaves: until all have noticed, and what was said is forwarded
+GRACE = 1.0  # seconds for the rank to leave after that, and for the launcher each time it is asked to
 EXIT = b"exit\n"  # to the rank
 FAREWELLS = 3  # datagrams get lost
 
@@ -223,9 +223,6 @@ def main() -> None:
             job.update(change)
     if hosts.speaks(silent):
         _say(f"dpadmm: {hosts.sentence(silent, job['patience'])}; {job['advice']}")
-    else:
-        time.sleep(LAST_WORDS)  # whoever speaks goes first
-    time.sleep(LAST_WORDS)
     _end(rank, ears, launcher)
 
 
@@ -238,7 +235,7 @@ def _end(rank: int, ears: Ears, launcher: int | None) -> None:
     """The rank, and then the launcher on this host if it waits for hosts that do not answer."""
     with suppress(OSError):
         os.write(1, EXIT)
-    if ears.lines(GRACE) is not None and os.getppid() == rank:  # it computes, and lets nobody speak to it
+    if ears.lines(HALT + GRACE) is not None and os.getppid() == rank:  # it computes, and lets nobody speak to it
         os.kill(rank, signal.SIGKILL)
     if launcher is None:
         return

@@ -4,6 +4,7 @@ Each rank starts a process (`heartbeat.py`) that hears from the other hosts. On 
 sees its own processes end.
 """
 
+import ctypes
 import json
 import os
 import platform
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.parallel import heartbeat
 from dpadmm_mpi.parallel.launcher import launcher_pid
 from dpadmm_mpi.parallel.transport import Transport
@@ -101,9 +103,12 @@ def _introduction(process: "subprocess.Popen[bytes]") -> dict[str, Any]:
 
 
 def _obey(process: "subprocess.Popen[bytes]") -> None:
-    """In a thread: leave when the heartbeat says so. Not by MPI, which would wait for those that are lost."""
+    """In a thread: leave when the heartbeat says so. Not by MPI, which would wait for those that are lost.
+
+    Before, stand still without letting go of the interpreter: a rank that sees others leave would complain in the name of MPI.
+    """
     assert process.stdout is not None
+    hold = ctypes.PyDLL(None).usleep
     if os.read(process.stdout.fileno(), len(heartbeat.EXIT)) == heartbeat.EXIT:
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-        os._exit(1)
+        hold(int(1e6 * heartbeat.HALT))
+        os._exit(RunError.exit_code)

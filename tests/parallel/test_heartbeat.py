@@ -141,7 +141,7 @@ def test_the_most_patient_configuration_counts(monkeypatch: pytest.MonkeyPatch) 
     for seconds in ([None], [5.0, None, 90.0], [5.0, 0.0]):
         Watch().set_patience(seconds)
     assert [words["patience"] for words in told] == [PATIENCE, 90.0, 0.0]
-    assert 20.0 < PATIENCE < 30.0 - 2.0 * heartbeat.BEAT - 2.0 * heartbeat.LAST_WORDS - 2.0 * heartbeat.GRACE
+    assert 20.0 < PATIENCE < 30.0 - heartbeat.BEAT - heartbeat.HALT - 2.0 * heartbeat.GRACE
 
 
 # The process itself. Its parent is a shell that stands for the rank, and the test has the rank's ends of its pipes.
