@@ -1,10 +1,10 @@
 """Plain averaging over the edges of a network: Metropolis weights, and Chebyshev's polynomials, which make it faster.
 
-x <- W x with W_ij = 1 / (1 + max(V_i, V_j)) for neighbours i and j, and rows that add up to 1, leads all nodes to the mean (Xiao,
-Boyd and Kim 2007). W is symmetric, so the mean stays, and a step leaves at most the share lambda of what the nodes disagree in,
-the largest absolute eigenvalue but for the 1 of the mean. x(k+1) = w_k W x(k) + (1 - w_k) x(k-1) makes the polynomial
-T_k(W / lambda) / T_k(1 / lambda) of W instead of W^k: of those that are 1 at 1 it is the smallest one on [-lambda, lambda], and it
-leaves 1 / T_k(1 / lambda) of the disagreement. T_k is Chebyshev's polynomial of the first kind.
+x <- W x with W_ij = 1 / (1 + max(V_i, V_j)) for neighbours i and j, and rows that add up to 1, leads all nodes to the mean
+(Xiao, Boyd and Kim 2007). W is symmetric, so the mean stays, and a step leaves at most the share lambda of what the nodes
+disagree in, the largest absolute eigenvalue but for the 1 of the mean. x(k+1) = w_k W x(k) + (1 - w_k) x(k-1) makes the
+polynomial T_k(W / lambda) / T_k(1 / lambda) of W instead of W^k: of those that are 1 at 1 it is the smallest one on
+[-lambda, lambda], and it leaves 1 / T_k(1 / lambda) of the disagreement. T_k is Chebyshev's polynomial of the first kind.
 """
 
 import math
