@@ -104,8 +104,10 @@ def cost(plan: Plan[Any], owner: Ints, rows: RecordShape, measure: Callable[[int
     recorded = points * len(plan.recorded) / (plan.iterations + 1)
     exchange = CALLS_ITERATION * work.shared_call
     iteration = per_rank(work.node_step() + recorded * work.node_measure(), exchange, recorded * work.root_measure())
-    steps, rows = plan.consensus_steps, len(plan.consensus_recorded)
-    consensus = per_rank(steps * work.node_vectors() + rows * work.node_measure(), steps * exchange, rows * work.root_measure())
+    steps, measured = plan.consensus_steps, len(plan.consensus_recorded)
+    consensus = per_rank(
+        steps * work.node_vectors() + measured * work.node_measure(), steps * exchange, measured * work.root_measure()
+    )
     setup = per_rank(alone.node_setup(), 0.0, 0.0)
     memory = per_rank(work.node_bytes(), PROCESS + (COMPILER if work.compiles else 0.0), work.root_bytes())
     turn = CALLS_TURN * work.shared_call
@@ -159,7 +161,7 @@ class _Work:
 
     def node_vectors(self) -> Array:
         """The dual step or a consensus step, and sums over the neighbours."""
-        return (20 + 2 * self.plan.topology.degree[: len(self.B)]) * self.d * self.machine.copy
+        return np.asarray((20 + 2 * self.plan.topology.degree[: len(self.B)]) * self.d * self.machine.copy)
 
     def node_measure(self) -> Array:
         """The mean loss: at the node's own point, and with a server at the server's too."""
@@ -265,9 +267,8 @@ class _Work:
         return float(test + solve + self.file_bytes() / max(1, self.plan.config.runs))
 
     def file_bytes(self) -> float:
-        return float(
-            bytes_needed(self.plan, {"state": ((4 + len(self.plan.free.fields)) * self.plan.nodes, self.d)})
-        )  # at most so many
+        fields = 4 + len(self.plan.free.fields)  # of a state, at most
+        return float(bytes_needed(self.plan, {"state": (fields * self.plan.nodes, self.d)}))
 
     def _test_on_disk(self) -> bool:
         return isinstance(self.plan.config.data.source, StoredSource) and 8.0 * self.test_records * self.d > TEST_IN_MEMORY

@@ -83,8 +83,8 @@ class Theorems(NamedTuple):
             "lies above it, and none of the steps overshoots" if gamma >= M else "may lie below it: raise gamma if it diverges"
         )
         return (
-            f"-      convergence: [R] Theorem IV.1 is about one recycled step after each data step, not {recycled}; the model of O_i "
-            f"that they minimise {words} (gamma {gamma:g}, curvature at most {M:.4g})"
+            f"-      convergence: [R] Theorem IV.1 is about one recycled step after each data step, not {recycled}; the model "
+            f"of O_i that they minimise {words} (gamma {gamma:g}, curvature at most {M:.4g})"
         )
 
     def _recycled(self, network: convergence.GraphMatrices, gammas: Array, fixed: bool) -> list[str]:
