@@ -20,6 +20,7 @@ from support import (
     command,
     network_plan,
     parsed,
+    records_for_testing,
     result_of,
     rows_of,
     sentences,
@@ -109,8 +110,7 @@ def test_losses_and_test_error_are_those_of_the_averages(shared_config: MakeConf
     assert result["loss_averaged"][0, -1] == pytest.approx(np.mean(losses), rel=1e-12)
     objective = sum(node.objective(f) for node, f in zip(nodes, last, strict=True))
     assert result["objective_averaged"][0, -1] == pytest.approx(objective, rel=1e-12)
-    test = dataset.test()
-    (block,) = test.blocks() if test is not None else ()
+    block = records_for_testing(dataset)
     wrong = (np.asarray(block.X @ last.mean(axis=0)) >= 0.0) != (block.y > 0.0)
     assert result["test_error_averaged"][0, -1] == wrong.mean()
     for name in ("loss", "test_error", "objective", "node_loss"):
@@ -282,11 +282,23 @@ def test_the_audit_follows_repeated_recycling(free: Result) -> None:
 
 
 def test_neither_accounts_nor_the_methods_own_numbers_change(free: Result, plain: Result) -> None:
-    """To the bit, every array that the run without has."""
-    own = [name for name in plain.arrays if not name.startswith(("timing/", "restart/"))]
+    """To the bit, every array that the run without has, but for what tells how far messages have gone."""
+    own = [name for name in plain.arrays if not name.startswith(("timing/", "restart/", "privacy/pair_epsilon"))]
     assert {"privacy/epsilon", "privacy/node_tight", "privacy/curve", "trajectory", "loss", "kkt_residual"} <= set(own)
     for name in own:
         assert np.array_equal(free[name], plain[name], equal_nan=True), name
+
+
+def test_consensus_carries_what_was_released_to_distant_nodes(shared_config: MakeConfig, plain: Result, free: Result) -> None:
+    """epsilon of i against j at distance r is that of iteration T + K - r + 1, at most T: in the end all have heard all."""
+    total = plain["privacy/node_epsilon"]
+    other = ~np.eye(6, dtype=bool)
+    everything = np.broadcast_to(total[-1][:, None], (6, 6))
+    assert np.array_equal(free["privacy/pair_epsilon"][other], everything[other])
+    one = result_of(asked(shared_config, {"recycle": 2, "consensus": 1}))["privacy/pair_epsilon"]
+    assert plain["privacy/pair_epsilon"][0, 4] == total[ITERATIONS - 1, 0]  # 0, 2, 4: two edges
+    assert one[0, 4] == total[ITERATIONS, 0] > total[ITERATIONS - 1, 0]
+    assert one[0, 5] == total[ITERATIONS - 1, 0]
 
 
 @pytest.fixture(scope="module")

@@ -131,7 +131,7 @@ class NetworkPlan(Plan[State]):
             return super().known_before
         epsilon = next(account for account in self.accounts if account.name == "epsilon")
         text = f"{epsilon.title} of a node against another one, which sees the messages of its neighbours alone; nan: itself"
-        pairs = pair_epsilon(epsilon.node_values, self.topology)
+        pairs = pair_epsilon(epsilon.node_values, self.topology, self.consensus_steps)
         return {**super().known_before, "privacy/pair_epsilon": Known(pairs, ("node", "privacy/observer"), text)}
 
     @property
