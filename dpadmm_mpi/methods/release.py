@@ -130,4 +130,4 @@ def running_mean(mean: Array, point: Array, count: int) -> Array:
 
 def recorded_steps(steps: int, every: int) -> Ints:
     """The consensus steps that get a row: every so many, and the last."""
-    return np.unique(np.append(np.arange(every, steps + 1, every), steps))
+    return np.array([k for k in range(1, steps + 1) if k % every == 0 or k == steps], dtype=np.int64)
