@@ -17,6 +17,8 @@ from support import MPI_ENVIRONMENT, TIMEOUT, MakeConfig, Process, command
 import dpadmm_mpi
 from dpadmm_mpi.storage.compare import compare
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="libraries have other names elsewhere")
+
 SYSTEM = Path("/usr/lib")
 RANKS = 3
 
@@ -71,9 +73,9 @@ def debian_mpich(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 FLAVOURS: dict[str, tuple[Callable[[Path], tuple[list[str], dict[str, str]]], str]] = {
-    "mpich wheel": (mpich_wheel, r"MPICH Version: [5-9]"),
-    "Debian's Open MPI": (debian_openmpi, r"Open MPI v4\.1"),
-    "Debian's MPICH": (debian_mpich, r"MPICH Version: 4"),
+    "mpich wheel": (mpich_wheel, "MPICH Version: "),
+    "Debian's Open MPI": (debian_openmpi, "Open MPI v"),
+    "Debian's MPICH": (debian_mpich, "MPICH Version: "),
 }
 
 
