@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from msgspec import field
@@ -31,13 +31,15 @@ from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
-from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants
 from dpadmm_mpi.problems.losses import losses as LOSSES
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry, own_behaviour, place_of
 from dpadmm_mpi.types import Array, Ints, Matrix
+
+if TYPE_CHECKING:
+    from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 
 SIDE_BY_SIDE = 16  # runs at most: more would hardly make a pass over the records cheaper for each
 STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states,
@@ -47,7 +49,9 @@ NO_NOISE = "none: the exact values are released"
 
 S = TypeVar("S", bound=State)
 
-methods = Registry["Method"]("method", "methods")
+methods = Registry["Method"](
+    "method", "methods", homes=("methods.decentralised.method", "methods.star.method", "methods.curated.method")
+)
 
 
 class Terms(Options):
@@ -340,7 +344,7 @@ class Plan(ABC, Generic[S]):
         return tuple(checked(account, type(method), "accounts", shape) for account in found)
 
     @cached_property
-    def curve(self) -> RecordedCurve | None:
+    def curve(self) -> "RecordedCurve | None":
         """delta over epsilon of everything that the worst node releases; None without noise or proof."""
         return curve(self.accounts)
 

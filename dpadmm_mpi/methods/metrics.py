@@ -19,7 +19,7 @@ from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry
 from dpadmm_mpi.types import Array, Bools, Ints
 
-metrics = Registry["Metric"]("metric", "metrics")
+metrics = Registry["Metric"]("metric", "metrics", homes=("methods.metrics", "methods.curated.measures"))
 
 
 class Optimum(NamedTuple):
