@@ -4,6 +4,7 @@ A class enters by a decorator, from inside the package or from a file of somebod
 it enters, in one sentence with file and line.
 """
 
+import hashlib
 import importlib
 import inspect
 import sys
@@ -63,6 +64,7 @@ class Registry(Generic[T]):
             if not is_inside(cls):
                 self._load_homes()  # so that a name that is taken is known
             self._refuse(name, cls)
+            _note_file(cls)
             self._classes[name] = cls
             return cls
 
@@ -170,6 +172,23 @@ def place_of(cls: type[object]) -> str:
 def _file_of(cls: type[object]) -> str | None:
     """None for a class that was typed in."""
     return getattr(sys.modules.get(cls.__module__), "__file__", None)
+
+
+_imported: dict[str, tuple[object, str]] = {}  # module -> its spec, which is another one after a reload, and sha256 of its file
+
+
+def _note_file(cls: type[object]) -> None:
+    """What the file of a class from outside holds while it is imported: somebody may edit it later."""
+    module, file = sys.modules.get(cls.__module__), file_of(cls)
+    spec = getattr(module, "__spec__", None)
+    if file is None or not file.is_file() or (cls.__module__ in _imported and _imported[cls.__module__][0] is spec):
+        return
+    _imported[cls.__module__] = spec, hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def imported_sha256(module: str) -> str | None:
+    """Of the file of a module with registered classes, as it was when it was imported."""
+    return _imported[module][1] if module in _imported else None
 
 
 def own_behaviour(cls: type[object], behaviour: tuple[str, ...], claim: str = "") -> str:

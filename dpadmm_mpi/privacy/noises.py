@@ -86,6 +86,11 @@ class Noise(Options):
         raise NotImplementedError
 
 
+def lacking_for_audit(cls: type[Noise]) -> list[str]:
+    """What an audit asks of a noise and a class does not define; what it inherits is compared with what was drawn."""
+    return [name for name in ("log_ratio", "score", "norm_cdf") if getattr(cls, name) is getattr(Noise, name)]
+
+
 @noises.register("gamma")
 class Gamma(Noise):
     """Density proportional to exp(-alpha ||e||): the norm is Gamma(d, 1/alpha), the direction uniform.
