@@ -104,8 +104,10 @@ class Registry(Generic[T]):
 
     def find(self, name: str) -> type[T] | None:
         """The class of a name; installed packages that bring extensions are looked at for an unknown one."""
-        if name not in self._classes:
-            self._load_homes()
+        for home in self._homes:
+            if name in self._classes:
+                break
+            importlib.import_module(home)
         if name not in self._classes:
             load_entry_points()
         return self._classes.get(name)
