@@ -15,6 +15,8 @@ from dpadmm_mpi.types import Array, Ints
 
 
 class CuratedMeasures(Measures[State]):
+    iterate: ClassVar[str] = "x"
+    of_iterates_only: ClassVar[tuple[str, ...]] = ("consensus_error",)  # ||A x - w||
     metrics: ClassVar[tuple[str, ...]] = (
         "loss", "node_loss", "objective", "consensus_error", "test_error", "objective_gap", "distance_to_optimum",
     )  # fmt: skip
