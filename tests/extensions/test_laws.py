@@ -161,7 +161,7 @@ def test_a_noise_from_outside_is_audited(monkeypatch: pytest.MonkeyPatch) -> Non
     class Unknown(Quiet):
         """The same, with a key that nobody sets, so that nothing can be tried."""
 
-        size_of_it: float
+        size_of_it: float  # type: ignore[misc]  # keywords only, as all options
 
     @dp.method("plain")
     class Plain(ObjectiveOnly):
