@@ -17,6 +17,7 @@ from dpadmm_mpi.engine.machine import Machine
 from dpadmm_mpi.methods.base import Plan
 from dpadmm_mpi.methods.curated.plan import CuratedPlan
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
+from dpadmm_mpi.methods.gradient.plan import GradientPlan
 from dpadmm_mpi.methods.star.plan import StarPlan
 from dpadmm_mpi.problems import strategies
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN, IN_CACHE
@@ -120,7 +121,7 @@ class _Work:
         self.B, self.d = plan.sizes.astype(np.float64), plan.features
         self.test_records = plan.total_records - float(self.B.sum())
         self.shared_call = machine.call / runs
-        self.decentralised = isinstance(plan, NetworkPlan)
+        self.decentralised = isinstance(plan, NetworkPlan | GradientPlan)
         self.curated = isinstance(plan, CuratedPlan)
         self.noisy = plan.config.is_noisy
         self.exact = plan.solves_exactly
@@ -152,7 +153,8 @@ class _Work:
             return self._solve() if self.inner_steps is None else self.alone._inner_loop(self.inner_steps)
         noise = (CALLS_NOISE * m.call + self.d * m.normal) if self.noisy else 0.0
         vectors = (20 + 2 * self.plan.topology.degree[: len(self.B)]) * self.d * m.copy  # dual step, sums over the neighbours
-        return (self._solve() + noise) * self.plan.data_step_share + vectors
+        work = self._solve() if self.exact else self._gradient() + CALLS_NODE * self.shared_call
+        return (work + noise) * self.plan.data_step_share + vectors
 
     def node_measure(self) -> Array:
         """The mean loss: at the node's own point, and with a server at the server's too."""

@@ -9,6 +9,7 @@ from dpadmm_mpi.methods.decentralised.algorithm import DataNode, Node, State
 from dpadmm_mpi.methods.decentralised.method import Admm, Decentralised, MAdmm, MRAdmm, RAdmm
 from dpadmm_mpi.methods.star.method import Star
 from dpadmm_mpi.methods.curated.method import Curated
+from dpadmm_mpi.methods.gradient.method import Gradient
 from dpadmm_mpi.methods.experiment import experiment, parse
 from dpadmm_mpi.methods.metrics import Metric, NodeMetric, Observation, metrics
 
@@ -18,6 +19,7 @@ __all__ = [
     "Curated",
     "DataNode",
     "Decentralised",
+    "Gradient",
     "MAdmm",
     "MRAdmm",
     "Method",

@@ -230,7 +230,7 @@ class NetworkPlan(Plan[State]):
 def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset: Dataset[Any]) -> NetworkPlan:
     terms = config.problem.terms
     assert isinstance(terms, ConsensusTerms)
-    _check_sizes(terms.C, dataset.sizes)
+    check_sizes(terms.C, dataset.sizes)
     loss = fitted_loss(config, dataset)
     releases = _releases(method, config, topology, dataset, loss)
     notes = []
@@ -304,7 +304,8 @@ def _ambiguities(method: NetworkMethod, releases: NetworkReleases, nodes: int) -
     ]
 
 
-def _check_sizes(C: float, sizes: Ints) -> None:
+def check_sizes(C: float, sizes: Ints) -> None:
+    """A record weighs C/B, which must not exceed 1."""
     smallest = int(np.argmin(sizes))
     if sizes[smallest] < C:
         raise InputError(
