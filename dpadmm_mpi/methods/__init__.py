@@ -10,6 +10,7 @@ from dpadmm_mpi.methods.decentralised.method import Admm, Decentralised, MAdmm, 
 from dpadmm_mpi.methods.star.method import Star
 from dpadmm_mpi.methods.curated.method import Curated
 from dpadmm_mpi.methods.gradient.method import Gradient
+from dpadmm_mpi.methods.one_shot.method import OneShot
 from dpadmm_mpi.methods.experiment import experiment, parse
 from dpadmm_mpi.methods.metrics import Metric, NodeMetric, Observation, metrics
 
@@ -27,6 +28,7 @@ __all__ = [
     "Node",
     "NodeMetric",
     "Observation",
+    "OneShot",
     "Plan",
     "RAdmm",
     "Star",

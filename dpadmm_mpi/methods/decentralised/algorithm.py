@@ -10,7 +10,7 @@ grad O_i(f_i(2k-1)) + n_i(2k-1) -> gradient.
 
 from collections import namedtuple
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar, Literal, NamedTuple, cast
 
@@ -63,6 +63,8 @@ class Settings:
     degree: Ints  # (N,)
     seed: int
     features: int
+    own_weight: Array = field(default_factory=lambda: np.zeros(0))  # (N,): W_ii, where what arrives is weighted
+    omega: Array = field(default_factory=lambda: np.zeros(0))  # Chebyshev's weights of the mixing steps
 
 
 class Node:
@@ -204,6 +206,12 @@ class NetworkSteps(Method):
     def recycled_step(self, node: Node, state: State, t: int) -> State:
         """f_i(t) from what was released before, in an iteration that does not touch the records."""
         return state
+
+    def recycled_again(self, node: Node, history: Sequence[State], t: int) -> Array:
+        """f_i(t) of a recycled step from what all nodes have released before, for the audit."""
+        before = history[t - 1]
+        gradient = kkt_gradient(history[t - 2], before.primal, node.eta(t), node.degree)
+        return self.recycled_step(node, before._replace(gradient=gradient), t).primal
 
     def dual_step(self, node: Node, state: State, t: int) -> State:
         """After a data step and its exchange: the sums over the neighbours have come in."""

@@ -1,7 +1,7 @@
 """From a configuration to a run of a method on a network: schedules, calibration, conditions, what is released."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -35,6 +35,7 @@ from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.decentralised.observers import pair_epsilon
 from dpadmm_mpi.methods.decentralised.theory import LARGEST_NETWORK, Theorems, sample_sizes
 from dpadmm_mpi.methods.measures import Layout
+from dpadmm_mpi.networks.mixing import chebyshev_weights, contraction, metropolis
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.noises import Noise
@@ -63,6 +64,7 @@ class NetworkMethod(NetworkSteps):
     own_penalties: ClassVar[bool] = True  # each node its own eta, which may grow; otherwise one number for all
     general_form: ClassVar[str] = "m-admm"  # the member that takes penalties of each node's own
     decoupled: ClassVar[bool] = False  # the dual step theta is a choice of its own; otherwise it is eta
+    mixes: ClassVar[bool] = False  # what arrives is weighted (Metropolis), and the penalty does not depend on the neighbours
 
     @property
     def dual_schedule(self) -> Schedule | None:
@@ -70,7 +72,11 @@ class NetworkMethod(NetworkSteps):
         return None
 
     tolerance: Positive | None = None  # norm of the gradient at which a solve may end, with privacy.release_std; None: exact
-    allow_unproven: bool = False  # run although penalties fall or theta exceeds eta, which no theorem covers
+
+    @property
+    def runs_unproven(self) -> bool:
+        """Also where penalties fall or theta exceeds eta, which no theorem covers."""
+        return False
 
     @property
     def recycling_gamma(self) -> NonNegativeSchedule | None:
@@ -227,7 +233,13 @@ class NetworkPlan(Plan[State]):
         return CentralisedOptimum(self.features, self.ridge, self.config.record.optimum, self.regulariser)
 
 
-def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset: Dataset[Any]) -> NetworkPlan:
+def make_plan(
+    method: NetworkMethod,
+    config: Config,
+    topology: Topology,
+    dataset: Dataset[Any],
+    kind: type[NetworkPlan] = NetworkPlan,
+) -> NetworkPlan:
     terms = config.problem.terms
     assert isinstance(terms, ConsensusTerms)
     check_sizes(terms.C, dataset.sizes)
@@ -266,7 +278,7 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
     settings = _settings(method, config, topology, releases)
     if topology.nodes == 1 and (settings.gamma == 0.0).any():
         raise InputError("algorithm.gamma: must be above 0 on a single node, where the recycled step divides by it")
-    return NetworkPlan(
+    return kind(
         config=config,
         topology=topology,
         sizes=dataset.sizes,
@@ -341,10 +353,10 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         eta=eta,
         theta=theta,
         parameter=parameter,
-        V=topology.degree.astype(np.float64),
+        V=np.ones(nodes) if method.mixes else topology.degree.astype(np.float64),
         B=dataset.sizes.astype(np.float64),
         C=terms.C,
-        rho=terms.rho,
+        rho=_rho_of(terms.rho, nodes, config.network.graph.size),
         G=loss.slope_bound,
         c1=loss.curvature_bound,
         features=dataset.features * loss.outputs,
@@ -355,6 +367,11 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         subspace=loss.span,
         unaccounted=method.unaccounted() if perturbation.private else "",
     )
+
+
+def _rho_of(rho: float, places: int, nodes: int) -> float:
+    """Of which every place has its share rho/N, also where the records of N nodes are in one place."""
+    return rho if places == nodes else rho * places / nodes
 
 
 def _release_std(method: NetworkMethod, perturbation: Perturbation) -> float:
@@ -383,7 +400,7 @@ def _check_penalties(method: NetworkMethod, name: str, eta: Array, theta: Array)
         other = method.general_form
         raise InputError(f"algorithm.eta: {name} has one fixed penalty for all nodes; give one number, or use {other}")
     for sentence in uncovered(eta, theta):
-        if not method.allow_unproven:
+        if not method.runs_unproven:
             raise InputError(f"{sentence}; no theorem covers that: change it, or set algorithm.allow_unproven = true")
 
 
@@ -425,7 +442,7 @@ def _recycling(method: NetworkMethod, releases: NetworkReleases) -> Array:
 
 
 def _settings(method: NetworkMethod, config: Config, topology: Topology, releases: NetworkReleases) -> Settings:
-    return Settings(
+    plain = Settings(
         method=method,
         perturbation=releases.perturbation,
         eta=_every_iteration(releases.eta, releases),
@@ -439,6 +456,11 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
         seed=config.seed,
         features=releases.features,
     )
+    if not method.mixes:
+        return plain
+    weights = metropolis(topology)
+    omega = chebyshev_weights(contraction(weights, topology), releases.iterations)
+    return replace(plain, own_weight=weights.own, omega=omega)
 
 
 def _resting(releases: NetworkReleases) -> Bools:
