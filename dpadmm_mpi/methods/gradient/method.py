@@ -64,8 +64,8 @@ class Gossip(Gradient):
 
     source: ClassVar[str] = "Cyffers, Even, Bellet, Massoulie 2022, Algorithms 1 and 3"
 
-    momentum: Momentum = 0.0  # of heavy-ball steps, from noisy gradients alone; 0: as printed
-    mixing_steps: Count = 5  # iterations of a gradient, each with one exchange; the first of them has the gradient
+    momentum: Momentum = 0.8  # of heavy-ball steps, from noisy gradients alone; 0: as printed
+    mixing_steps: Count = 3  # iterations of a gradient, each with one exchange; the first of them has the gradient
     accelerated: bool = True  # Chebyshev's weights, or plain mixing
 
     @property
