@@ -144,7 +144,7 @@ DENSE: Raw = {"graph": "pairs", "pairs": [[i, j] for i in range(6) for j in rang
 @pytest.mark.parametrize(
     ("method", "iterations", "options"),
     [
-        ("dp-dgd", 1600, {"step": {"ratio": 0.992}, "momentum": 0.5}),
+        ("dp-dgd", 2600, {"step": {"ratio": 0.993}, "momentum": 0.5}),
         ("gossip", 1200, {"step": 0.5, "momentum": 0.0, "mixing_steps": 40}),
         ("dp-gradient-tracking", 500, {"step": 0.1}),
         ("central-objective", 1, {}),
@@ -152,10 +152,11 @@ DENSE: Raw = {"graph": "pairs", "pairs": [[i, j] for i in range(6) for j in rang
 )
 def test_without_noise_at_the_optimum(config: MakeConfig, method: str, iterations: int, options: Raw) -> None:
     """Descent with a step that decays, on a dense graph, or with much mixing; tracking with a constant step, the floor at once:
-    1e-6 of the optimum's norm."""
+    1e-6 of the optimum's norm. Where the step ends to decay, descent is as far away as the nodes' objectives differ."""
     raw = baseline(config, method, iterations=iterations, algorithm=options, **WELL_CONDITIONED)
     if method == "dp-dgd":
         raw["network"] = DENSE
+        raw["data"] |= {"records": 3000, "train": 2800}
     assert result_of(raw)["distance_to_optimum"][0, -1] < 1e-6
 
 
