@@ -18,13 +18,11 @@ from dpadmm_mpi.types import Array
 SIGMA = 0.3
 
 
-def baseline(make: MakeConfig, method: str, *, noise: Raw | None = None, **sections: Any) -> Raw:
+def baseline(make: MakeConfig, method: str, *, noise: Raw | None = None, algorithm: Raw | None = None, **sections: Any) -> Raw:
     """Six nodes with degrees 1 to 4 and uneven shards; without noise unless it is given."""
-    raw = make("admm", **sections)
-    options = {key: value for key, value in raw["algorithm"].items() if key != "eta"}
-    return raw | {
+    return make("admm", **sections) | {
         "name": method,
-        "algorithm": options | {"method": method, "init": "random"} | sections.get("algorithm", {}),
+        "algorithm": {"method": method, "init": "random"} | (algorithm or {}),
         "privacy": {"perturbation": "none"} if noise is None else noise,
     }
 
