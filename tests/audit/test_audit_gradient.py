@@ -116,7 +116,7 @@ def test_what_does_not_follow_from_released_values_is_caught(tmp_path: Path, mon
         changed = result["trajectory"].copy()
         changed[1, 2, 0, 0] += 1e-3
         forged = _Forged(load(name), {"trajectory": changed})
-        assert any(words in finding for finding in audit(forged, candidates=2).findings)  # type: ignore[arg-type]
+        assert any(words in finding for finding in audit(forged, candidates=2).findings)
     monkeypatch.setattr(algorithm, "tracking_step", _without_own_noise(algorithm.tracking_step))
     raw = audited("dp-gradient-tracking", runs=300)
     raw["iterations"] = 8
@@ -129,7 +129,7 @@ class _Forged:
 
     def __new__(cls, result: Any, arrays: dict[str, Array]) -> Any:
         kind = type("Forged", (type(result),), {"__getitem__": lambda self, name: arrays.get(name, result[name])})
-        other = object.__new__(kind)
+        other: Any = object.__new__(kind)
         other.__dict__.update(result.__dict__)
         return other
 
@@ -149,7 +149,7 @@ def test_single_solves_pass_the_audit_and_mixing_is_checked(tmp_path: Path, meth
         changed = result["trajectory"].copy()
         changed[5, 3, 1, 0] += 1e-3
         forged = _Forged(load(name), {"trajectory": changed})
-        assert any("is not the recycled step" in finding for finding in audit(forged, candidates=2).findings)  # type: ignore[arg-type]
+        assert any("is not the recycled step" in finding for finding in audit(forged, candidates=2).findings)
 
 
 def test_a_run_without_noise_is_refused(tmp_path: Path) -> None:

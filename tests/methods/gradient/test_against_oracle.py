@@ -253,9 +253,9 @@ def test_what_does_not_fit_is_refused(config: MakeConfig) -> None:
     def run(method: str, noise: Raw | None = None, **algorithm: Any) -> None:
         result_of(baseline(config, method, noise=noise, algorithm=algorithm))
 
-    with pytest.raises(RunError, match="the steps diverged; lower algorithm.step"):
+    with pytest.raises(RunError, match=r"the steps diverged; lower algorithm.step"):
         result_of(baseline(config, "dp-dgd", iterations=400, algorithm={"step": 50.0}, problem={"C": 3.0, "rho": 5.0}))
-    with pytest.raises(InputError, match="algorithm.step: found a list of 2; one for each gradient is needed, 6"):
+    with pytest.raises(InputError, match=r"algorithm.step: found a list of 2; one for each gradient is needed, 6"):
         run("dp-dgd", step=[0.1, 0.2])
     with pytest.raises(InputError, match=r"privacy.target: dp-dgd needs one of privacy.target"):
         run("dp-dgd", noise={"perturbation": "gaussian"})
