@@ -39,7 +39,7 @@ def examine(transport: Transport, configure: Callable[[], list[Config]], tell: C
         total = sum(transport.gather_objects(pairs))
         say(f"ok  {plan.config.name}: {total} messages between ranks that exchange")
         for rank, host in enumerate(hosts):
-            places = ", ".join("hub" if i == plan.nodes else str(i) for i in np.flatnonzero(owner == rank))
+            places = ", ".join("hub" if i == plan.nodes else str(i) for i in np.flatnonzero(owner == rank)) or "none"
             say(f"    rank {rank} on {host}: nodes {places}")
     say(f"passed in {time.perf_counter() - begin:.1f} s")
 
