@@ -15,8 +15,6 @@ class Channel:
     """Who sends to whom in one exchange; places are numbered 0..P-1."""
 
     receivers: tuple[tuple[int, ...], ...]  # of each place, ascending
-    # Of each place, with which it multiplies what its senders send, in ascending order of these; None: 1
-    weights: tuple[tuple[float, ...], ...] | None = None
 
     @cached_property
     def senders(self) -> tuple[tuple[int, ...], ...]:
@@ -36,7 +34,6 @@ class Topology:
 
     neighbours: tuple[tuple[int, ...], ...]  # of each place, ascending
     has_hub: bool = False
-    weights: tuple[tuple[float, ...], ...] | None = None  # of each place and neighbour, in the sums of what arrives; None: 1
 
     @property
     def nodes(self) -> int:
@@ -61,7 +58,7 @@ class Topology:
     def channels(self) -> dict[str, Channel]:
         """Along all edges both ways; or up to the hub, and down from it."""
         if not self.has_hub:
-            return {"edges": Channel(self.neighbours, self.weights)}
+            return {"edges": Channel(self.neighbours)}
         hub = self.nodes
         return {
             "up": Channel((*(((hub,),) * hub), ())),
@@ -110,35 +107,48 @@ def distances(topology: Topology) -> Ints:
 
 
 class IncomingSum:
-    """Sum of what the places of one rank receive over a channel, with its weights, always in ascending order of the senders."""
+    """Sum of what the places of one rank receive over a channel, always in ascending order of the senders."""
 
     def __init__(self, channel: Channel, places: Ints, known: Ints) -> None:
         senders = channel.senders
         position = np.full(len(senders), -1, dtype=np.int64)
         position[known] = np.arange(len(known))
         self._places = len(places)
-        weights = [(1.0,) * len(senders[i]) if channel.weights is None else channel.weights[i] for i in places]
-        self._weighted = channel.weights is not None
-        self._few = None
-        if len(places) <= FEW_PLACES:
-            self._few = [
-                list(zip(position[list(senders[i])].tolist(), w, strict=True)) for i, w in zip(places, weights, strict=True)
-            ]
+        self._few = [[int(position[j]) for j in senders[i]] for i in places] if len(places) <= FEW_PLACES else None
+        if self._few is not None:
             return
         # The k-th senders of all places that have one: a pass over k adds them up without a loop over places.
         self._passes = []
         for k in range(max(len(senders[i]) for i in places)):
             rows = np.array([row for row, i in enumerate(places) if len(senders[i]) > k], dtype=np.int64)
-            factors = np.array([weights[row][k] for row in rows])[:, None]
-            self._passes.append((rows, position[[senders[places[row]][k] for row in rows]], factors))
+            self._passes.append((rows, position[[senders[places[row]][k] for row in rows]]))
 
     def __call__(self, values: Array) -> Array:
         total = np.zeros((self._places, values.shape[1]))
         if self._few is not None:
             for row, senders in zip(total, self._few, strict=True):
-                for sender, weight in senders:
-                    row += weight * values[sender] if self._weighted else values[sender]
+                for sender in senders:
+                    row += values[sender]
             return total
-        for rows, sources, factors in self._passes:
-            total[rows] += factors * values[sources] if self._weighted else values[sources]
+        for rows, sources in self._passes:
+            total[rows] += values[sources]
+        return total
+
+
+class WeightedSum(IncomingSum):
+    """The same with a weight for each sender of every place, in the order of `channel.senders`."""
+
+    def __init__(self, channel: Channel, places: Ints, known: Ints, weights: tuple[tuple[float, ...], ...]) -> None:
+        super().__init__(channel, places, known)
+        self._weights = [weights[i] for i in places]
+
+    def __call__(self, values: Array) -> Array:
+        total = np.zeros((self._places, values.shape[1]))
+        if self._few is not None:
+            for row, senders, weights in zip(total, self._few, self._weights, strict=True):
+                for sender, weight in zip(senders, weights, strict=True):
+                    row += weight * values[sender]
+            return total
+        for k, (rows, sources) in enumerate(self._passes):
+            total[rows] += np.array([self._weights[row][k] for row in rows])[:, None] * values[sources]
         return total

@@ -39,7 +39,8 @@ from dpadmm_mpi.methods.decentralised.audited_steps import (
     joined,
 )
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
-from dpadmm_mpi.networks.topology import IncomingSum
+from dpadmm_mpi.networks.metropolis import metropolis
+from dpadmm_mpi.networks.topology import IncomingSum, WeightedSum
 from dpadmm_mpi.privacy.noises import Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN
@@ -153,7 +154,8 @@ def read_transcript(plan: NetworkPlan, recording: Recording, dataset: Dataset[An
 def _replayed(plan: NetworkPlan, node: Node, released: Array) -> list[State]:
     """The states behind released vectors, (R, T+1, N, d), by the method's own steps that do not see records."""
     method, everyone = plan.method, node.nodes
-    incoming = IncomingSum(plan.topology.channels["edges"], everyone, everyone)
+    about = plan.topology.channels["edges"], everyone, everyone
+    incoming = WeightedSum(*about, metropolis(plan.topology).of_neighbours) if method.mixes else IncomingSum(*about)
     states: list[State] = []
     shape = released[:, 0].swapaxes(0, 1).shape
     blank = dict.fromkeys((*State._fields, *method.extra_state), np.zeros_like(released[:, 0]))
@@ -292,8 +294,10 @@ def _recycling_findings(transcript: Transcript) -> list[str]:
     """Recycled steps follow from released values alone."""
     plan, node = transcript.plan, transcript.node
     recycled = np.setdiff1d(np.arange(1, plan.iterations + 1), plan.releases.data_steps)
+    gradient = np.zeros_like(transcript.history[0].primal)
     for t in recycled:
-        expected = plan.method.recycled_again(node, transcript.history, t)
+        after = plan.method.recycled_again(node, transcript.history, t, gradient)
+        expected, gradient = after.primal, after.gradient
         gaps = np.abs(expected - transcript.history[t].primal).max(axis=(1, 2))
         allowed = 1e-8 * np.maximum(1.0, np.abs(expected).max(axis=(1, 2)))
         if (gaps > allowed).any():

@@ -35,7 +35,7 @@ from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.decentralised.observers import pair_epsilon
 from dpadmm_mpi.methods.decentralised.theory import LARGEST_NETWORK, Theorems, sample_sizes
 from dpadmm_mpi.methods.measures import Layout
-from dpadmm_mpi.networks.mixing import chebyshev_weights, contraction, metropolis
+from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.noises import Noise
@@ -64,7 +64,6 @@ class NetworkMethod(NetworkSteps):
     own_penalties: ClassVar[bool] = True  # each node its own eta, which may grow; otherwise one number for all
     general_form: ClassVar[str] = "m-admm"  # the member that takes penalties of each node's own
     decoupled: ClassVar[bool] = False  # the dual step theta is a choice of its own; otherwise it is eta
-    mixes: ClassVar[bool] = False  # what arrives is weighted (Metropolis), and the penalty does not depend on the neighbours
 
     @property
     def dual_schedule(self) -> Schedule | None:
@@ -137,7 +136,7 @@ class NetworkPlan(Plan[State]):
             return super().known_before
         epsilon = next(account for account in self.accounts if account.name == "epsilon")
         text = f"{epsilon.title} of a node against another one, which sees the messages of its neighbours alone; nan: itself"
-        pairs = pair_epsilon(epsilon.node_values, self.topology)
+        pairs = pair_epsilon(epsilon.node_values, self.topology, self.consensus_steps)
         return {**super().known_before, "privacy/pair_epsilon": Known(pairs, ("node", "privacy/observer"), text)}
 
     @property
@@ -181,8 +180,9 @@ class NetworkPlan(Plan[State]):
         curvature = curvature_of(self.releases, self.ridge, assumed.dataset)
         theorems = Theorems(self.topology, self.releases, self.ridge, curvature, unbounded)
         gamma = self.settings.gamma[~np.isnan(self.settings.gamma).all(axis=1)]
-        recycles = self.method.recycling_gamma is not None
-        lines = theorems.conditions(gamma if recycles else None, fixed=not self.method.own_penalties)
+        recycled = self.config.release.free.recycled()
+        recycles = self.method.recycling_gamma is not None and recycled != 0
+        lines = theorems.conditions(gamma if recycles else None, not self.method.own_penalties, recycled or 1)
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
 
     def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
@@ -458,9 +458,8 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
     )
     if not method.mixes:
         return plain
-    weights = metropolis(topology)
-    omega = chebyshev_weights(contraction(weights, topology), releases.iterations)
-    return replace(plain, own_weight=weights.own, omega=omega)
+    omega = acceleration(second_eigenvalue(topology), releases.iterations)
+    return replace(plain, own_weight=metropolis(topology).own, omega=omega)
 
 
 def _resting(releases: NetworkReleases) -> Bools:

@@ -18,7 +18,7 @@ import numpy as np
 from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.methods.decentralised.algorithm import State, state_type
 from dpadmm_mpi.methods.nodes import DIVERGED, Phase, replaced, starting_points
-from dpadmm_mpi.networks.mixing import chebyshev_step
+from dpadmm_mpi.networks.metropolis import accelerated
 from dpadmm_mpi.privacy.noises import Gaussian, draw
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.objective import NodeProblem
@@ -33,7 +33,7 @@ class Settings:
     noise_std: Array  # (T+1,): sigma(t), likewise; 0: no noise
     momentum: float
     own_weight: Array  # (N,): W_ii
-    omega: Array  # (mixing steps of a gradient,): Chebyshev's weights
+    omega: tuple[float, ...]  # of every mixing step of a gradient: Chebyshev's weights, or 1
     init: str
     seed: int
     features: int
@@ -47,7 +47,7 @@ class Settings:
 
     def omega_before(self, t: int) -> float:
         """The weight of the mixing step between what was sent in iteration t - 1 and what is done in t."""
-        return 1.0 if t == 1 else float(self.omega[(t - 2) % self.mixing_steps])
+        return 1.0 if t == 1 else self.omega[(t - 2) % self.mixing_steps]
 
 
 def noise(s: Settings, runs: range, nodes: Ints, t: int) -> Array:
@@ -61,7 +61,7 @@ def mixed(state: State, s: Settings, nodes: Ints, t: int) -> Array:
     """x_i(t - 1): the mixing step of what was sent in iteration t - 1, by all nodes."""
     whole = s.own_weight[nodes][:, None] * state.primal + state.neighbour_sum
     omega = s.omega_before(t)
-    return whole if omega == 1.0 else chebyshev_step(whole, state._asdict()["previous"], omega)
+    return whole if omega == 1.0 else accelerated(whole, state._asdict()["previous"], omega)
 
 
 def descent_step(x: Array, direction: Array, noisy_gradient: Array, step: float, momentum: float) -> tuple[Array, Array]:
@@ -124,7 +124,7 @@ class DescentNodes(GradientNodes):
     extra_state: ClassVar[tuple[str, ...]] = ("previous",)  # what was sent in the iteration before, for Chebyshev's step
 
     def phases(self, t: int) -> tuple[Phase, ...]:
-        return (Phase("primal", "edges"),)
+        return (Phase("primal", "edges", weighted=True),)
 
     def work(self, state: State, t: int, runs: range, phase: int) -> State:
         if t == 0:
@@ -149,7 +149,7 @@ class TrackingNodes(GradientNodes):
     extra_state: ClassVar[tuple[str, ...]] = ("tracker", "tracker_sum")
 
     def phases(self, t: int) -> tuple[Phase, ...]:
-        return tuple(Phase(field, "edges") for field in (self.released if t else ("primal",)))
+        return tuple(Phase(field, "edges", weighted=True) for field in (self.released if t else ("primal",)))
 
     def work(self, state: State, t: int, runs: range, phase: int) -> State:
         if t == 0:

@@ -32,8 +32,8 @@ from dpadmm_mpi.methods.base import as_loss_takes
 from dpadmm_mpi.methods.decentralised.audited_steps import Pairs, SomeRecords, corners
 from dpadmm_mpi.methods.gradient import accounts
 from dpadmm_mpi.methods.gradient.plan import GradientPlan
-from dpadmm_mpi.networks.mixing import chebyshev_step
-from dpadmm_mpi.networks.topology import IncomingSum
+from dpadmm_mpi.networks.metropolis import accelerated, metropolis
+from dpadmm_mpi.networks.topology import WeightedSum
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.types import Array
 
@@ -80,7 +80,7 @@ def _descent(plan: GradientPlan, recording: Recording) -> Transcript:
     before_last, direction = np.zeros_like(sent[:, 0]), np.zeros_like(sent[:, 0])
     points, noisy, findings = [], [], []
     for t in range(1, sent.shape[1]):
-        x = chebyshev_step(mix(sent[:, t - 1]), before_last, s.omega_before(t))
+        x = accelerated(mix(sent[:, t - 1]), before_last, s.omega_before(t))
         before_last = sent[:, t - 1]
         if not s.is_data_step(t):
             findings += _gap_findings(f"iteration {t} does not follow by mixing from what was sent before", x, sent[:, t])
@@ -113,7 +113,8 @@ class _Mixing:
 
     def __init__(self, plan: GradientPlan) -> None:
         everyone = np.arange(plan.nodes)
-        self._incoming = IncomingSum(plan.topology.channels["edges"], everyone, everyone)
+        weights = metropolis(plan.topology).of_neighbours
+        self._incoming = WeightedSum(plan.topology.channels["edges"], everyone, everyone, weights)
         self._own = plan.settings.own_weight[:, None]
 
     def __call__(self, values: Array) -> Array:

@@ -6,6 +6,8 @@ node u is a Gaussian mechanism, exactly: with M_v the rows of the polynomials in
 mu^2 is that of the local account times e_u' P_v e_u, P_v the projection on the rows of M_v (docs/baselines.md).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dpadmm_mpi.networks.topology import Topology, distances
@@ -17,8 +19,9 @@ NOTHING_NEW = 1e-10  # norm of what a unit vector adds to a subspace, below whic
 def shares_seen(W: Array, topology: Topology, exchanges: int) -> Array:
     """e_u' P_v e_u, (N, N), row u and column v, after so many exchanges of mixing steps; 1 on the diagonal.
 
-    The polynomials of degree 0, ..., exchanges - 1 in W, whatever their coefficients, span what the powers of W span. So the
-    basis grows by W times what was new, which keeps it well-conditioned where powers of W are nearly parallel.
+    The polynomials of degree 0, ..., exchanges - 1 in W, whatever their coefficients, span what the powers of W span; also
+    those of consensus steps behind the last iteration, and of averages to begin these with. So the basis grows by W times what
+    was new, which keeps it well-conditioned where powers of W are nearly parallel.
     """
     N = topology.nodes
     found = np.zeros((N, N))
@@ -60,18 +63,19 @@ def pair_mu(local: Array, before_last: Array, shares: Array) -> Array:
     return _without_diagonal(np.sqrt(squares))
 
 
-def delayed_mu(local: Array, topology: Topology, hops: int) -> Array:
+def delayed_mu(local: Array, topology: Topology, hops: int, consensus_steps: int = 0) -> Array:
     """mu_{u -> v} from mu_u(t), (T+1, N), where what depends on a gradient goes `hops` edges further in each iteration.
 
-    What depends on the gradient of iteration t comes to distance r at the end of iteration t + ceil(r / hops) - 1.
+    What depends on the gradient of iteration t comes to distance r at the end of iteration t + ceil(r / hops) - 1; a consensus
+    step behind the last iteration carries it one edge further.
     """
     T, nodes = len(local) - 1, np.arange(topology.nodes)
-    last_seen = T + 1 - -(-distances(topology) // hops)
+    last_seen = T + 1 - -(-np.maximum(distances(topology) - consensus_steps, 1) // hops)
     seen = np.where(last_seen >= 1, local[np.clip(last_seen, 0, T), nodes[:, None]], 0.0)
     return _without_diagonal(seen)
 
 
-def printed_shares(W: Array, topology: Topology, omega: Array, exchanges: int) -> Array:
+def printed_shares(W: Array, topology: Topology, omega: Sequence[float], exchanges: int) -> Array:
     """sum over exchanges t and neighbours w of v of (P_t)_uw^2 / ||(P_t)_w||^2, (N, N), P_t the polynomial of step t in W.
 
     Cyffers, Even, Bellet, Massoulie: Muffliato, NeurIPS 2022, Theorem 1. It adds up what each message tells by itself. The

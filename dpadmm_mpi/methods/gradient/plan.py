@@ -1,7 +1,7 @@
 """From a configuration to a run of a gradient method: weights, steps, noise, accounts, who sees what, conditions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from dpadmm_mpi.methods.decentralised.theory import LARGEST_NETWORK
 from dpadmm_mpi.methods.gradient import accounts, observers, theory
 from dpadmm_mpi.methods.gradient.algorithm import DescentNodes, GradientNodes, Settings, TrackingNodes
 from dpadmm_mpi.methods.gradient.measures import GradientMeasures, TrackingMeasures
-from dpadmm_mpi.networks.mixing import MixingWeights, chebyshev_weights, contraction, metropolis
+from dpadmm_mpi.networks.metropolis import acceleration, matrix, metropolis, second_eigenvalue
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.perturbations import GradientPerturbation
@@ -69,7 +69,6 @@ class GradientPlan(Plan[State]):
     settings: Settings
     releases: GradientReleases
     options: GradientOptions
-    weights: MixingWeights
     contraction: float  # of one mixing step
 
     @property
@@ -157,7 +156,7 @@ class GradientPlan(Plan[State]):
         delta, dims = self.config.privacy.delta, ("node", "privacy/observer")
         text = f"epsilon at delta = {delta:g} of a node against another one, which sees the messages of its neighbours alone"
         found = {"privacy/pair_epsilon": Known(self.pair_epsilon(delta), dims, f"{text}; nan: itself; {PAIR_PROOF}")}
-        if self.settings.mixing_steps > 1:
+        if self.settings.mixing_steps > 1 and not self.consensus_steps:
             printed = Known(self.printed_pair_epsilon(delta), dims, f"{text}; nan: itself; {PRINTED}")
             found["privacy/pair_epsilon_printed"] = printed
         return {**super().known_before, **found}
@@ -165,16 +164,16 @@ class GradientPlan(Plan[State]):
     def pair_epsilon(self, delta: float) -> Array:
         """epsilon_{u -> v}, (N, N)."""
         local = accounts.mu(self.releases)
-        found = observers.delayed_mu(local, self.topology, hops=2 if self.options.tracks else 1)
+        found = observers.delayed_mu(local, self.topology, 2 if self.options.tracks else 1, self.consensus_steps)
         if not self.options.tracks:
             last = int(self.releases.data_steps[-1])
-            shares = observers.shares_seen(self.weights.matrix(self.topology), self.topology, self.iterations - last + 1)
+            shares = observers.shares_seen(matrix(self.topology), self.topology, self.rounds - last + 1)
             found = np.minimum(found, observers.pair_mu(local[-1], local[last - 1], shares))
         return _epsilon_of_pairs(found, delta)
 
     def printed_pair_epsilon(self, delta: float) -> Array:
         """Likewise, as printed."""
-        r, W, omega = self.releases, self.weights.matrix(self.topology), self.settings.omega
+        r, W, omega = self.releases, matrix(self.topology), self.settings.omega
         ends = np.append(r.data_steps[1:], self.iterations + 1)
         shares = {n: observers.printed_shares(W, self.topology, omega, n) for n in np.unique(ends - r.data_steps).tolist()}
         steps = zip(r.sigma.tolist(), (ends - r.data_steps).tolist(), strict=True)
@@ -231,19 +230,17 @@ def make_plan(
     assert isinstance(terms, ConsensusTerms)
     check_sizes(terms.C, dataset.sizes)
     loss = fitted_loss(config, dataset)
-    weights = metropolis(topology)
-    topology = replace(topology, weights=weights.edges)
-    found = contraction(weights, topology)
+    found = second_eigenvalue(topology)
     steps = np.arange(1, config.iterations + 1, options.mixing_steps)
     sizes = step_sizes(options.step, len(steps), 1.0 / smoothness(loss, terms, topology.nodes))
     kept = within_budget(method, config, _releases(method, config, dataset, loss, steps))
     releases = kept.releases
-    omega = chebyshev_weights(found if options.accelerated else 0.0, options.mixing_steps)
+    omega = acceleration(found if options.accelerated else 0.0, options.mixing_steps)
     settings = Settings(
         step=_at(releases, sizes[: releases.touches]),
         noise_std=_at(releases, releases.sigma),
         momentum=options.momentum,
-        own_weight=weights.own,
+        own_weight=metropolis(topology).own,
         omega=omega,
         init=options.init,
         seed=config.seed,
@@ -262,7 +259,6 @@ def make_plan(
         settings=settings,
         releases=releases,
         options=options,
-        weights=weights,
         contraction=found,
     )
 

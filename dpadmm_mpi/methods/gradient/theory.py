@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpadmm_mpi.methods.base import condition
-from dpadmm_mpi.networks.mixing import chebyshev_contraction
+from dpadmm_mpi.networks.metropolis import remaining
 from dpadmm_mpi.types import Array
 
 
@@ -23,7 +23,7 @@ class Mixing(NamedTuple):
     def leaves(self) -> float:
         """The share of the disagreement that is left."""
         if self.accelerated:
-            return chebyshev_contraction(self.contraction, self.steps)
+            return remaining(self.contraction, self.steps)
         return float(self.contraction**self.steps)
 
 

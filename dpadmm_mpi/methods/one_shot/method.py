@@ -1,7 +1,6 @@
 """Methods with a single data step (docs/baselines.md): its privacy is that of a data step of the methods on a network."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from dpadmm_mpi.config.options import NonNegative
@@ -12,7 +11,7 @@ from dpadmm_mpi.methods.decentralised.algorithm import Node, State
 from dpadmm_mpi.methods.decentralised.plan import NetworkMethod, make_plan
 from dpadmm_mpi.methods.nodes import replaced
 from dpadmm_mpi.methods.one_shot.plan import OneShotPlan
-from dpadmm_mpi.networks.mixing import chebyshev_step, metropolis
+from dpadmm_mpi.networks.metropolis import accelerated
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Objective, Perturbation, Primal
 from dpadmm_mpi.types import Array
@@ -40,20 +39,18 @@ class SingleSolve(NetworkMethod):
     def recycled_step(self, node: Node, state: State, t: int) -> State:
         """A mixing step of what was released."""
         mixed = node.settings.own_weight[node.nodes][:, None] * state.primal + state.neighbour_sum
-        primal = chebyshev_step(mixed, state._asdict()["previous"], float(node.settings.omega[t - 2]))
+        primal = accelerated(mixed, state._asdict()["previous"], node.settings.omega[t - 2])
         return replaced(state, {"primal": primal, "previous": state.primal})
 
-    def recycled_again(self, node: Node, history: Sequence[State], t: int) -> Array:
-        before = replaced(history[t - 1], {"previous": history[t - 2].primal})
-        return self.recycled_step(node, before, t).primal
+    def recycled_again(self, node: Node, history: Sequence[State], t: int, gradient: Array) -> State:
+        return self.recycled_step(node, replaced(history[t - 1], {"previous": history[t - 2].primal}), t)
 
     def dual_step(self, node: Node, state: State, t: int) -> State:
         """There are no duals."""
         return state
 
     def plan(self, config: Config, topology: Topology, dataset: Dataset[Any]) -> Plan[State]:
-        weighted = replace(topology, weights=metropolis(topology).edges)
-        return make_plan(self, config, weighted, dataset, kind=OneShotPlan)
+        return make_plan(self, config, topology, dataset, kind=OneShotPlan)
 
 
 @methods.register("one-shot")

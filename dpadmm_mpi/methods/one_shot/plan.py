@@ -8,7 +8,7 @@ from dpadmm_mpi.methods.base import Assumptions
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.methods.decentralised.theory import privacy_conditions
-from dpadmm_mpi.networks.mixing import MixingWeights, chebyshev_contraction, contraction
+from dpadmm_mpi.networks.metropolis import remaining, second_eigenvalue
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,10 @@ class OneShotPlan(NetworkPlan):
             where = "" if self.config.network.graph.size == 1 else ": all records in one place, each with the same weight"
             lines.append(f"-      without noise and with eta = 0 it ends at the optimum{where}")
             return lines
-        assert self.topology.weights is not None
-        weights = MixingWeights(self.settings.own_weight, self.topology.weights)
-        left = chebyshev_contraction(contraction(weights, self.topology), self.iterations - 1)
+        left = remaining(second_eigenvalue(self.topology), self.rounds - 1)
         return [
             *lines,
-            f"-      consensus: {self.iterations - 1} averaging steps leave {left:.3g} of the disagreement",
+            f"-      consensus: {self.rounds - 1} averaging steps leave {left:.3g} of the disagreement",
             "FAILS  optimum: the mean of the nodes' own solutions is not the solution for all records; it comes near to it "
             "where the nodes' records are alike",
         ]

@@ -13,8 +13,9 @@ from support import MakeConfig, Raw, planned, result_of
 from dpadmm_mpi import InputError
 from dpadmm_mpi.methods.gradient import accounts, observers, theory
 from dpadmm_mpi.methods.gradient.plan import GradientPlan
-from dpadmm_mpi.networks import build, graphs, mixing
+from dpadmm_mpi.networks import build, graphs
 from dpadmm_mpi.networks.graphs import Graph
+from dpadmm_mpi.networks.metropolis import matrix
 from dpadmm_mpi.privacy.account import accounts_of, calibrate
 from dpadmm_mpi.privacy.releases import GradientReleases
 
@@ -106,7 +107,7 @@ NETWORKS: list[Graph] = [
 def test_what_a_node_sees_is_a_projection(graph: Graph) -> None:
     """Against least squares on powers of W; nothing beyond as many edges as there were exchanges, and ever more."""
     topology = build(graph, 3)
-    W = mixing.metropolis(topology).matrix(topology)
+    W = matrix(topology)
     before = np.zeros((topology.nodes, topology.nodes))
     for exchanges in (1, 2, 3, 4):
         found = observers.shares_seen(W, topology, exchanges)
@@ -122,7 +123,7 @@ def test_seen_losses_are_those_of_the_projection(rng: np.random.Generator) -> No
     """20,000 times a leaf of a star, node 4, sees what the middle sends in three exchanges: the sum of the other three leaves.
     The best test of a shift at node 1 has the advantage of a Gaussian mechanism with a third of mu^2, to 5 standard errors."""
     topology = build(graphs["star"](nodes=5), 1)
-    W = mixing.metropolis(topology).matrix(topology)
+    W = matrix(topology)
     share = float(observers.shares_seen(W, topology, 3)[1, 4])
     assert share == pytest.approx(1.0 / 3.0)
     M = np.array([np.linalg.matrix_power(W, k)[0] for k in range(3)] + [np.eye(5)[4]])
@@ -139,14 +140,14 @@ def test_the_printed_formula_is_no_bound() -> None:
     """On a path the end sees its neighbour's messages: the first tells its neighbour's vector, the second with that the next
     node's, and so on. The printed sum of what each message tells by itself is far below: the noise in them is the same."""
     topology = build(graphs["path"](nodes=6), 1)
-    W = mixing.metropolis(topology).matrix(topology)
+    W = matrix(topology)
     y0, y1 = np.eye(6)[1], W[1]
     own, of_neighbour = np.eye(6)[0], np.eye(6)[1]
     known = y1 - W[1, 1] * of_neighbour - W[1, 0] * own  # what is left of the second message
     np.testing.assert_allclose(known, W[1, 2] * np.eye(6)[2])  # is node 2's vector, with node 2's noise alone
     assert (y0 == of_neighbour).all()
     assert observers.shares_seen(W, topology, 2)[2, 0] == pytest.approx(1.0)
-    printed = observers.printed_shares(W, topology, np.ones(2), 2)
+    printed = observers.printed_shares(W, topology, (1.0, 1.0), 2)
     assert printed[2, 0] == pytest.approx(W[1, 2] ** 2 / np.sum(W[1] ** 2))
     assert printed[2, 0] < 0.4
 
