@@ -12,9 +12,9 @@ import numpy as np
 from dpadmm_mpi.methods.base import NO_NOISE
 from dpadmm_mpi.methods.gaussian import sound_account, sound_noise
 from dpadmm_mpi.privacy.account import Account
-from dpadmm_mpi.privacy.gaussian_steps import gaussian_delta, gaussian_epsilon
 from dpadmm_mpi.privacy.recorded_curves import GaussianProfile
 from dpadmm_mpi.privacy.releases import GradientReleases
+from dpadmm_mpi.privacy.sampled_steps import gaussian_delta, gaussian_epsilon
 from dpadmm_mpi.types import Array
 
 NEIGHBOURS = "replace one record of one node"

@@ -25,8 +25,8 @@ from dpadmm_mpi.methods.base import (
 from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised.algorithm import State
+from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK
 from dpadmm_mpi.methods.decentralised.plan import ConsensusTerms, check_sizes
-from dpadmm_mpi.methods.decentralised.theory import LARGEST_NETWORK
 from dpadmm_mpi.methods.gradient import accounts, observers, theory
 from dpadmm_mpi.methods.gradient.algorithm import DescentNodes, GradientNodes, Settings, TrackingNodes
 from dpadmm_mpi.methods.gradient.measures import GradientMeasures, TrackingMeasures
