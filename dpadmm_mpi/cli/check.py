@@ -49,7 +49,9 @@ def check(
         plan, dataset = make_plan(job)
         if number:
             print()
-        owner, fewer = (assign_owners(plan.sizes, n, plan.topology.has_hub) for n in (ranks, min(ranks, cores)))
+        owner, fewer = (
+            assign_owners(plan.sizes, n, plan.topology.has_hub, plan.is_central) for n in (ranks, min(ranks, cores))
+        )
         records = look_at(dataset)
         one_per_core = (cores, cost(plan, fewer, records, measure)) if ranks > cores else None
         predicted = in_words(plan, owner, cost(plan, owner, records, measure), one_per_core)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from dpadmm_mpi.methods.decentralised.algorithm import DataNode, Node, State
     from dpadmm_mpi.methods.decentralised.method import Admm, Decentralised, MAdmm, MRAdmm, RAdmm
     from dpadmm_mpi.methods.experiment import experiment, parse
+    from dpadmm_mpi.methods.gradient.method import Gradient
+    from dpadmm_mpi.methods.one_shot.method import OneShot
     from dpadmm_mpi.methods.star.method import Star
 else:  # a rank loads the family that it runs
     __getattr__ = loaded_when_asked_for(
@@ -22,6 +24,8 @@ else:  # a rank loads the family that it runs
             "methods.decentralised.algorithm": ("DataNode", "Node", "State"),
             "methods.decentralised.method": ("Admm", "Decentralised", "MAdmm", "MRAdmm", "RAdmm"),
             "methods.experiment": ("experiment", "parse"),
+            "methods.gradient.method": ("Gradient",),
+            "methods.one_shot.method": ("OneShot",),
             "methods.star.method": ("Star",),
         }
     )
@@ -32,6 +36,7 @@ __all__ = [
     "Curated",
     "DataNode",
     "Decentralised",
+    "Gradient",
     "MAdmm",
     "MRAdmm",
     "Method",
@@ -39,6 +44,7 @@ __all__ = [
     "Node",
     "NodeMetric",
     "Observation",
+    "OneShot",
     "Plan",
     "RAdmm",
     "Star",

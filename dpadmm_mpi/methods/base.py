@@ -54,7 +54,15 @@ NO_NOISE = "none: the exact values are released"
 S = TypeVar("S", bound=State)
 
 methods = Registry["Method"](
-    "method", "methods", homes=("methods.decentralised.method", "methods.star.method", "methods.curated.method")
+    "method",
+    "methods",
+    homes=(
+        "methods.decentralised.method",
+        "methods.star.method",
+        "methods.curated.method",
+        "methods.gradient.method",
+        "methods.one_shot.method",
+    ),
 )
 
 
@@ -78,6 +86,10 @@ class Method(Options):
     @abstractmethod
     def plan(self, config: "Config", topology: Topology, dataset: Dataset[Any]) -> "Plan[Any]":
         """Everything that is settled before the first iteration."""
+
+    def arranged(self, topology: Topology, dataset: Dataset[Any]) -> tuple[Topology, Dataset[Any]]:
+        """Where the records are, if not with the nodes of the network."""
+        return topology, dataset
 
     def data_steps_in(self, iterations: int) -> int:
         """How many of the iterations touch the records."""
@@ -354,6 +366,11 @@ class Plan(ABC, Generic[S]):
         return np.unique(np.append(np.arange(0, last + 1, every), last))
 
     @property
+    def is_central(self) -> bool:
+        """All records are in one place, on rank 0; further ranks have nothing to do."""
+        return False
+
+    @property
     def groups_of_runs(self) -> list[range]:
         """The runs that go side by side and share every pass over the records; by the configuration alone, not the layout."""
         runs = self.config.runs
@@ -568,6 +585,7 @@ def as_loss_takes(loss: Loss, shard: Shard) -> tuple[Matrix, Array | None]:
 def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     topology = build(config.network.graph, config.seed)
     dataset = config.data.dataset(topology.nodes, config.seed)
+    topology, dataset = config.method.arranged(topology, dataset)
     plan = config.method.plan(config, topology, dataset)
     if notes := notes_of(dataset, config.is_noisy):
         plan = replace(plan, notes=(*plan.notes, *notes))

@@ -21,6 +21,12 @@ class Decentralised(NetworkMethod):
     Derive from it, or from one of its members, for a method of your own.
     """
 
+    allow_unproven: bool = False  # run although penalties fall or theta exceeds eta, which no theorem covers
+
+    @property
+    def runs_unproven(self) -> bool:
+        return self.allow_unproven
+
     def plan(self, config: Config, topology: Topology, dataset: Dataset[Any]) -> Plan[State]:
         return make_plan(self, config, topology, dataset)
 
