@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Choices, Count, Name, Options, Part, Seed, to_table
+from dpadmm_mpi.config.ranges import Space, Whole
 from dpadmm_mpi.config.reading import Ruling, one_of
 from dpadmm_mpi.data.dataset import Dataset, notes_of, target_of
 from dpadmm_mpi.data.records import Target
@@ -84,6 +85,15 @@ class Method(Options):
         "not proven" until it defines `accounts` too.
         """
         return accounts_of(releases, delta)
+
+    @classmethod
+    def tuned(cls) -> Space:
+        """The ranges that `dpadmm tune` searches for the best settings, by dotted key; a subclass adds its own options.
+
+        >>> methods["admm"].tuned()["iterations"].words
+        '1:12:log'
+        """
+        return {"iterations": Whole(1, 64, log=True, start=8)}
 
     def own_step(self, unless: str = "") -> str:
         """A step that a class from outside defines anew, in words; "" if none does, or only above one that defines `unless`."""

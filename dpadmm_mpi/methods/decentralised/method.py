@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from dpadmm_mpi.config.ranges import Between, Space
 from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule, refuse_lacking_first
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.methods.base import Config, Plan, methods
@@ -60,6 +61,11 @@ class Recycling(Decentralised):
     def check(self) -> None:
         super().check()
         refuse_lacking_first(self.gamma, "algorithm.gamma")
+
+    @classmethod
+    def tuned(cls) -> Space:
+        first = "algorithm.eta.first" if cls.own_penalties else "algorithm.eta"
+        return {**super().tuned(), "algorithm.gamma": Between(0.1, 30.0, log=True, start=3.0, times=first)}
 
     def is_data_step(self, t: int) -> bool:
         return t % 2 == 1

@@ -8,6 +8,7 @@ import numpy as np
 
 from dpadmm_mpi.config import schedules
 from dpadmm_mpi.config.options import Choice, Positive
+from dpadmm_mpi.config.ranges import Between, OneOf, Space, Whole
 from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule
 from dpadmm_mpi.data.dataset import Dataset, target_of
 from dpadmm_mpi.data.shard import Shard
@@ -76,6 +77,25 @@ class NetworkMethod(NetworkSteps):
     def recycling_gamma(self) -> NonNegativeSchedule | None:
         """gamma of recycled steps; None: there are none."""
         return None
+
+    @classmethod
+    def tuned(cls) -> Space:
+        """Few data steps, small penalties. C is left alone: to multiply C, rho, eta and gamma by a number changes nothing."""
+        eta = Between(1.5e-5, 2e-3, log=True, start=5e-5, times="problem.C")
+        first = "algorithm.eta.first" if cls.own_penalties else "algorithm.eta"
+        growth: Space = {
+            "algorithm.eta.ratio": Between(1.0, 1.6, start=1.2),
+            "algorithm.eta.limit": Between(1.0, 10.0, log=True, start=5.0, times=first),
+        }
+        return {
+            "iterations": Whole(1, 12, log=True, start=3),
+            first: eta,
+            **(growth if cls.own_penalties else {}),
+            "problem.rho": Between(1e-5, 5e-3, log=True, start=3e-4, times="problem.C"),
+            "privacy.noise": OneOf(("gaussian", "gamma")),
+            "privacy.alpha.ratio": Between(0.8, 1.4, start=1.0, when=("privacy.noise", "gamma")),
+            "privacy.noise_std.ratio": Between(0.7, 1.25, start=1.0, when=("privacy.noise", "gaussian")),
+        }
 
 
 @dataclass(frozen=True)
