@@ -202,7 +202,7 @@ def settings(space: Space, point: Mapping[str, Any], table: Table) -> list[tuple
     waiting = [key for key in space if key in point]
     for key in sorted(waiting, key=lambda each: len(_behind(space, each))):  # what others are multiplied by comes first
         times = space[key].times
-        values[key] = point[key] * float(_look(times, values, table)) if times else point[key]
+        values[key] = _rounded(point[key] * float(_look(times, values, table)) if times else point[key])
     made: dict[str, Any] = {}
     for key in waiting:
         condition = space[key].when
@@ -215,6 +215,11 @@ def settings(space: Space, point: Mapping[str, Any], table: Table) -> list[tuple
         else:
             made[key] = values[key]
     return list(made.items())
+
+
+def _rounded(value: Any) -> Any:
+    """To what a person would write."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def _behind(space: Space, key: str) -> list[str]:

@@ -229,9 +229,10 @@ def proven_at_delta() -> list[str]:
 
 def _method_task(request: Request, base: Config, name: str, budget: Budget, own: Mapping[str, Any]) -> MethodTask:
     cls = methods[name]
-    own_noise = type(base.privacy.perturbation)
-    fits = issubclass(own_noise, Calibrated) and issubclass(own_noise, cls.perturbations)
-    noise = own_noise if fits else _usual_noise(name, cls)
+    noise = type(base.privacy.perturbation)
+    if not (issubclass(noise, Calibrated) and issubclass(noise, cls.perturbations)):
+        noise = _usual_noise(name, cls)
+    assert issubclass(noise, Calibrated)
     account = budget.account or ("epsilon" if issubclass(noise, DataStepPerturbation) else noise().usual_account)
     chosen: list[Setting] = [
         ("algorithm.method", name),
