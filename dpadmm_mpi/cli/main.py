@@ -25,6 +25,7 @@ COMMANDS = {
     "attack": ("privacy", "attack"),
     "compose": ("compose", "compose"),
     "tune": ("tune", "tune"),
+    "advise": ("tune", "advise"),
     "submit": ("jobs", "submit"),
     "status": ("jobs", "status"),
     "watch": ("jobs", "watch"),

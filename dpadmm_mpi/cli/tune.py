@@ -186,3 +186,35 @@ def _slug(name: str) -> str:
     from dpadmm_mpi.config.files import slug
 
     return slug(name)
+
+
+@click.command()
+@config_argument
+@set_option
+@only_option
+@epsilon_option
+@delta_option
+@extension_option
+@debug_option
+def advise(
+    config: Path | None,
+    *,
+    overrides: tuple[str, ...],
+    only: str | None,
+    epsilon: float | None,
+    delta: float | None,
+    extensions: tuple[str, ...],
+) -> int:
+    """Say which settings of CONFIG waste its privacy budget, and what a change would gain; no record is read for it.
+
+    A handful of changes, each at the same budget, is tried on small synthetic records, in seconds.
+
+    \b
+    dpadmm advise my.toml
+    dpadmm advise my.toml --budget-epsilon 1 --delta 1e-5
+    """
+    from dpadmm_mpi.tune.advice import advise as examine
+    from dpadmm_mpi.tune.task import Request
+
+    print(examine(Request(config or quickstart(), overrides, only, extensions), epsilon, delta).words)
+    return 0

@@ -38,7 +38,7 @@ from dpadmm_mpi.tune.task import MethodTask, Task
 from dpadmm_mpi.tune.tuners import first_point, random_point
 from dpadmm_mpi.types import Array
 
-SCORE_SHARE = 0.5  # of the epsilon of a try, that its score costs those who are tested
+SCORE_SHARE = 0.8  # of the epsilon of a try, that its score costs those who are tested
 CALIBRATION = 1e-3  # relative, by which the whole stays below the budget
 ONLY_METRIC = "test_error"  # whose sensitivity is known
 

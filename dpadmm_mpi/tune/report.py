@@ -28,8 +28,10 @@ def brief(value: Any) -> str:
     return str(value)
 
 
-def settings_in_words(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key.rpartition('.')[2]} = {brief(value)}" for key, value in settings.items())
+def settings_in_words(trial: Trial) -> str:
+    """What the search has set, by the last part of each key."""
+    searched = {key: trial.settings[key] for key in trial.settings if any(each.startswith(key) for each in trial.point)}
+    return ", ".join(f"{key.rpartition('.')[2]} = {brief(value)}" for key, value in searched.items())
 
 
 def _value(trial: Trial) -> str:
@@ -44,10 +46,10 @@ def table(study: Study, metric: str, most: int = SHOWN) -> str:
         rows = []
         for name in ranked:
             best = study.ranked(name)[:1]
-            cells = [_value(best[0]), settings_in_words(best[0].settings)] if best else ["-", "none of the trials could be run"]
+            cells = [_value(best[0]), settings_in_words(best[0])] if best else ["-", "none of the trials could be run"]
             rows.append([name, str(sum(trial.feasible for trial in study.of(name))), *cells])
         return aligned(["method", "trials", metric, "best settings"], rows, left=(0, 3))
-    rows = [[str(trial.number), _value(trial), settings_in_words(trial.settings)] for trial in study.ranked()[:most]]
+    rows = [[str(trial.number), _value(trial), settings_in_words(trial)] for trial in study.ranked()[:most]]
     return aligned(["trial", metric, "settings"], rows, left=(2,))
 
 
