@@ -5,7 +5,8 @@
 >>> result["loss"].shape
 (1, 5)
 
-`run` and `load` are all that most people need, and `tune` for the best settings at a privacy budget; `run(data=(X, y), graph=...)` takes arrays and graphs as they are in memory, and
+`run` and `load` are all that most people need, and `tune`, which finds the best settings for a privacy budget;
+`run(data=(X, y), graph=...)` takes arrays and graphs as they are in memory, and
 `PrivateConsensusClassifier` is the same as a scikit-learn estimator. The decorators enter classes of your own:
 `@dp.method("NAME")` above a subclass of `dp.methods.Decentralised`, and likewise `loss`, `graph`, `source`, `partition`,
 `step`, `perturbation`, `noise`, `metric`, `account`, `regulariser`, `linear_map` and `plot`; `dpadmm new method NAME` writes

@@ -11,11 +11,11 @@ from dpadmm_mpi.data import arrays
 from dpadmm_mpi.methods import Config
 from dpadmm_mpi.methods.base import as_table
 from dpadmm_mpi.parallel.serial import Serial
-from dpadmm_mpi.tune import report
-from dpadmm_mpi.tune.search import search
-from dpadmm_mpi.tune.study import Study, Trial
-from dpadmm_mpi.tune.task import Request, Task, Wish, make_task
-from dpadmm_mpi.tune.tuners import tuners
+from dpadmm_mpi.tuning import report
+from dpadmm_mpi.tuning.search import search
+from dpadmm_mpi.tuning.study import Study, Trial
+from dpadmm_mpi.tuning.task import Request, Task, Wish, make_task
+from dpadmm_mpi.tuning.tuners import tuners
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from dpadmm_mpi.errors import InputError
 
 if TYPE_CHECKING:
     from dpadmm_mpi.parallel.transport import Transport
-    from dpadmm_mpi.tune.private_selection import Price
-    from dpadmm_mpi.tune.study import Study, Trial
-    from dpadmm_mpi.tune.task import Request, Task, Wish
+    from dpadmm_mpi.tuning.private_selection import Price
+    from dpadmm_mpi.tuning.study import Study, Trial
+    from dpadmm_mpi.tuning.task import Request, Task, Wish
 
 LINE_SECONDS = 10.0  # between plain lines, where there is no terminal
 
@@ -114,8 +114,8 @@ def tune(
     """
     from dpadmm_mpi.parallel.collective import guard
     from dpadmm_mpi.parallel.mpi import connect
-    from dpadmm_mpi.tune.report import draw, notes, refuse_other, table, toml
-    from dpadmm_mpi.tune.task import RECORDS, Request
+    from dpadmm_mpi.tuning.report import draw, notes, refuse_other, table, toml
+    from dpadmm_mpi.tuning.task import RECORDS, Request
 
     request = Request(config or quickstart(), overrides, only, extensions)
     wanted = _wish(wish, RECORDS if private_selection else wish["on"])
@@ -145,7 +145,7 @@ def tune(
 
 
 def _wish(given: dict[str, Any], on: str) -> "Wish":
-    from dpadmm_mpi.tune.task import Wish
+    from dpadmm_mpi.tuning.task import Wish
 
     spaces = {}
     for text in given.pop("spaces"):
@@ -159,7 +159,7 @@ def _wish(given: dict[str, Any], on: str) -> "Wish":
 def _settled(transport: "Transport", request: "Request", wish: "Wish") -> "Task":
     """On rank 0 first, which prepares the records; then on all."""
     from dpadmm_mpi.parallel.collective import agree, on_root
-    from dpadmm_mpi.tune.task import make_task
+    from dpadmm_mpi.tuning.task import make_task
 
     on_root(transport, lambda: make_task(request, wish) and None)
     return agree(transport, lambda: make_task(request, wish))
@@ -169,9 +169,9 @@ def _searched(
     transport: "Transport", task: "Task", wanted: tuple[str, int, Path], private: bool
 ) -> "tuple[Study, Task, Price | None]":
     from dpadmm_mpi.parallel.collective import agree, on_root
-    from dpadmm_mpi.tune.private_selection import select
-    from dpadmm_mpi.tune.search import Unwatched, search
-    from dpadmm_mpi.tune.tuners import tuners
+    from dpadmm_mpi.tuning.private_selection import select
+    from dpadmm_mpi.tuning.search import Unwatched, search
+    from dpadmm_mpi.tuning.tuners import tuners
 
     name, trials, study = wanted
     progress = Progress(task.metric, task.lower_is_better) if transport.rank == 0 else Unwatched()
@@ -213,8 +213,8 @@ def advise(
     dpadmm advise my.toml
     dpadmm advise my.toml --budget-epsilon 1 --delta 1e-5
     """
-    from dpadmm_mpi.tune.advice import advise as examine
-    from dpadmm_mpi.tune.task import Request
+    from dpadmm_mpi.tuning.advice import advise as examine
+    from dpadmm_mpi.tuning.task import Request
 
     print(examine(Request(config or quickstart(), overrides, only, extensions), epsilon, delta).words)
     return 0

@@ -16,10 +16,10 @@ import numpy as np
 
 import dpadmm_mpi as dp
 from dpadmm_mpi.parallel.serial import Serial
-from dpadmm_mpi.tune.search import search
-from dpadmm_mpi.tune.study import Study
-from dpadmm_mpi.tune.task import Request, Wish, make_task
-from dpadmm_mpi.tune.tuners import tuners
+from dpadmm_mpi.tuning.search import search
+from dpadmm_mpi.tuning.study import Study
+from dpadmm_mpi.tuning.task import Request, Wish, make_task
+from dpadmm_mpi.tuning.tuners import tuners
 
 GRID = {
     "iterations": (1, 3, 5, 10, 20),

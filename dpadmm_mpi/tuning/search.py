@@ -8,9 +8,9 @@ from typing import Protocol
 from dpadmm_mpi.config.ranges import Point
 from dpadmm_mpi.parallel.collective import on_root
 from dpadmm_mpi.parallel.transport import Transport
-from dpadmm_mpi.tune.study import Journal, Study, Trial, in_order
-from dpadmm_mpi.tune.task import MethodTask, Task
-from dpadmm_mpi.tune.tuners import Told, Tuner, first_point, tuners
+from dpadmm_mpi.tuning.study import Journal, Study, Trial, in_order
+from dpadmm_mpi.tuning.task import MethodTask, Task
+from dpadmm_mpi.tuning.tuners import Told, Tuner, first_point, tuners
 
 BATCH = 4  # trials that are proposed at a time, whatever the number of ranks: the study does not depend on it
 

@@ -20,8 +20,8 @@ from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.privacy.perturbations import Calibrated, DataStepPerturbation, ObjectivePerturbation
 from dpadmm_mpi.privacy.releases import CuratedReleases, NetworkReleases, StarReleases
 from dpadmm_mpi.reports.tables import aligned
-from dpadmm_mpi.tune.stand_in import SEED, Facts, facts_of, same_graph, synthetic
-from dpadmm_mpi.tune.task import NEVER, Request, proven_at_delta
+from dpadmm_mpi.tuning.stand_in import SEED, Facts, facts_of, same_graph, synthetic
+from dpadmm_mpi.tuning.task import NEVER, Request, proven_at_delta
 from dpadmm_mpi.types import Array
 
 RECORDS = 2000  # at a node of the trial, at most, unless C is larger

@@ -19,9 +19,9 @@ from dpadmm_mpi.privacy.account import accounts as KINDS
 from dpadmm_mpi.privacy.perturbations import Calibrated, DataStepPerturbation, Objective, Perturbation, perturbations
 from dpadmm_mpi.storage.experiments import read_again, source_of
 from dpadmm_mpi.storage.result import Result
-from dpadmm_mpi.tune.stand_in import StandIn, stand_in
-from dpadmm_mpi.tune.study import Trial
-from dpadmm_mpi.tune.tuners import first_point
+from dpadmm_mpi.tuning.stand_in import StandIn, stand_in
+from dpadmm_mpi.tuning.study import Trial
+from dpadmm_mpi.tuning.tuners import first_point
 
 BUDGET_SLACK = 1e-6  # relative, by which an account may exceed its target: rounding
 NEVER = 10**9  # iterations between recorded ones: only the first and the last are

@@ -12,9 +12,9 @@ from dpadmm_mpi.methods.base import to_toml
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.plots.style import panels, refuse_ending, save, style
 from dpadmm_mpi.reports.tables import aligned
-from dpadmm_mpi.tune.private_selection import Price
-from dpadmm_mpi.tune.study import Study, Trial
-from dpadmm_mpi.tune.task import Task
+from dpadmm_mpi.tuning.private_selection import Price
+from dpadmm_mpi.tuning.study import Study, Trial
+from dpadmm_mpi.tuning.task import Task
 
 FIRST_LINE = "# Found by dpadmm tune"
 SHOWN = 5  # trials of a table

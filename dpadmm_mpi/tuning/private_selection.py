@@ -31,11 +31,11 @@ from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.privacy.gaussian_noise import ORDERS
 from dpadmm_mpi.privacy.recorded_curves import epsilon_of, gamma_of, number_of_tries, selection
 from dpadmm_mpi.rng import Purpose, generator
-from dpadmm_mpi.tune.search import Unwatched, Watcher
-from dpadmm_mpi.tune.stand_in import StandIn, same_graph
-from dpadmm_mpi.tune.study import Journal, Study, Trial
-from dpadmm_mpi.tune.task import MethodTask, Task
-from dpadmm_mpi.tune.tuners import first_point, random_point
+from dpadmm_mpi.tuning.search import Unwatched, Watcher
+from dpadmm_mpi.tuning.stand_in import StandIn, same_graph
+from dpadmm_mpi.tuning.study import Journal, Study, Trial
+from dpadmm_mpi.tuning.task import MethodTask, Task
+from dpadmm_mpi.tuning.tuners import first_point, random_point
 from dpadmm_mpi.types import Array
 
 SCORE_SHARE = 0.8  # of the epsilon of a try, that its score costs those who are tested

@@ -5,7 +5,7 @@ look at; `search.py` the loop; `study.py` what was found, and the file that it i
 search on the records themselves; `advice.py` what a configuration wastes.
 """
 
-from dpadmm_mpi.tune.study import Study, Trial
-from dpadmm_mpi.tune.tuners import Tuner, tuners
+from dpadmm_mpi.tuning.study import Study, Trial
+from dpadmm_mpi.tuning.tuners import Tuner, tuners
 
 __all__ = ["Study", "Trial", "Tuner", "tuners"]
