@@ -14,6 +14,7 @@ from dpadmm_mpi.errors import DpadmmError, InputError
 from dpadmm_mpi.methods.base import Config, Method, as_table, methods, to_toml
 from dpadmm_mpi.methods.experiment import experiment
 from dpadmm_mpi.methods.metrics import metrics as METRICS
+from dpadmm_mpi.networks.graphs import build
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.privacy.account import accounts as KINDS
 from dpadmm_mpi.privacy.perturbations import Calibrated, DataStepPerturbation, Objective, Perturbation, perturbations
@@ -184,7 +185,9 @@ def make_task(request: Request, wish: Wish) -> Task:
     base = _base(request, wish)
     budget = _budget(base, wish)
     own = {**request.space, **wish.space}
-    made = tuple(_method_task(request, base, name, budget, own) for name in dict.fromkeys(wish.methods or (base.method_name,)))
+    records = int(base.data.dataset(build(base.network.graph, base.seed).nodes, base.seed).sizes.min())
+    names = dict.fromkeys(wish.methods or (base.method_name,))
+    made = tuple(_method_task(request, base, name, budget, own, records) for name in names)
     if wish.on == RECORDS:
         stand = StandIn((), "the records themselves")
     else:
@@ -227,7 +230,7 @@ def proven_at_delta() -> list[str]:
     return list(dict.fromkeys(kind.target for _, kind in KINDS.items() if kind.counts_budget == "delta"))
 
 
-def _method_task(request: Request, base: Config, name: str, budget: Budget, own: Mapping[str, Any]) -> MethodTask:
+def _method_task(request: Request, base: Config, name: str, budget: Budget, own: Mapping[str, Any], records: int) -> MethodTask:
     cls = methods[name]
     noise = type(base.privacy.perturbation)
     if not (issubclass(noise, Calibrated) and issubclass(noise, cls.perturbations)):
@@ -245,8 +248,9 @@ def _method_task(request: Request, base: Config, name: str, budget: Budget, own:
     try:
         config = request.config(chosen)
     except InputError:  # of another family's method, some settings have no meaning here until the space gives them one
-        config = request.config([*chosen, *settings(space, first_point(space), source_of(request.source).raw)])
-    return MethodTask(name, tuple(chosen), space, as_table(config))
+        table = {**source_of(request.source).raw, "records": records}
+        config = request.config([*chosen, *settings(space, first_point(space), table)])
+    return MethodTask(name, tuple(chosen), space, {**as_table(config), "records": records})
 
 
 def _usual_noise(name: str, cls: type[Method]) -> type[Calibrated]:

@@ -48,6 +48,8 @@ from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_re
 from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
+PER_RECORD = "problem.C/records"  # the weight of a record in the objective of the smallest node
+
 
 class ConsensusTerms(Terms):
     """sum_i (C/B_i) sum_n L(y_n f.x_n) + (rho/N) R(f) over the nodes i with B_i records each; R is the ridge, or another."""
@@ -80,8 +82,11 @@ class NetworkMethod(NetworkSteps):
 
     @classmethod
     def tuned(cls) -> Space:
-        """Few data steps, small penalties. C is left alone: to multiply C, rho, eta and gamma by a number changes nothing."""
-        eta = Between(1.5e-5, 2e-3, log=True, start=5e-5, times="problem.C")
+        """Few data steps, small penalties. C is left alone: to multiply C, rho, eta and gamma by a number changes nothing.
+
+        What a data step costs beside its noise depends on eta B/C, so that is what is searched.
+        """
+        eta = Between(0.1, 30.0, log=True, start=0.4, times=PER_RECORD)
         first = "algorithm.eta.first" if cls.own_penalties else "algorithm.eta"
         growth: Space = {
             "algorithm.eta.ratio": Between(1.0, 1.6, start=1.2),
@@ -91,7 +96,7 @@ class NetworkMethod(NetworkSteps):
             "iterations": Whole(1, 12, log=True, start=3),
             first: eta,
             **(growth if cls.own_penalties else {}),
-            "problem.rho": Between(1e-5, 5e-3, log=True, start=3e-4, times="problem.C"),
+            "problem.rho": Between(0.1, 50.0, log=True, start=2.0, times=PER_RECORD),
             "privacy.noise": OneOf(("gaussian", "gamma")),
             "privacy.alpha.ratio": Between(0.8, 1.4, start=1.0, when=("privacy.noise", "gamma")),
             "privacy.noise_std.ratio": Between(0.7, 1.25, start=1.0, when=("privacy.noise", "gaussian")),
