@@ -226,7 +226,8 @@ def _rounded(value: Any) -> Any:
 def _behind(space: Space, key: str) -> list[str]:
     """The keys of the space that a key is multiplied by, one after the other."""
     times = space[key].times
-    return [times, *_behind(space, times)] if times in space else []
+    found = next((each for each in (times, times.removesuffix(".first")) if each in space), None)
+    return [] if found is None else [found, *_behind(space, found)]
 
 
 def _look(key: str, values: Mapping[str, Any], table: Table) -> Any:

@@ -161,14 +161,17 @@ def price_of(task: Task, candidates: list[Candidate], tries: float, test_records
 
 
 def _largest(priced: Callable[[float], Price], budget: float) -> Price:
-    """By bisection: the total grows with the epsilon of a try."""
+    """The total grows with the epsilon of a try, nearly in proportion; where that leads outside, by bisection."""
     low, high, best = 0.0, budget, None
-    for _ in range(30):
-        middle = 0.5 * (low + high)
-        price = priced(middle)
-        low, high, best = (middle, high, price) if price.total <= budget else (low, middle, best)
+    each = 0.5 * budget
+    for _ in range(40):
+        price = priced(each)
+        low, high, best = (each, high, price) if price.total <= budget else (low, each, best)
         if best is not None and best.total >= budget * (1.0 - CALIBRATION):
             break
+        each *= budget * (1.0 - 0.3 * CALIBRATION) / price.total
+        if not low < each < high:
+            each = 0.5 * (low + high)
     if best is None:
         raise InputError("--private-selection: the choice alone costs more than the budget; raise it, or lower --trials")
     return best

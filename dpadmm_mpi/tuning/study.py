@@ -99,7 +99,11 @@ class Journal:
             found, *trials = [json.loads(line) for line in lines]
             self._refuse_other(found, path)
             self.trials = [Trial(**trial) for trial in trials]
+        except InputError:
+            self.close()
+            raise
         except (ValueError, TypeError, AttributeError):
+            self.close()
             raise InputError(f"{path}: not a study of dpadmm tune; name another file with --study") from None
 
     def _refuse_other(self, found: Mapping[str, Any], path: Path) -> None:
@@ -138,6 +142,7 @@ def _lock(file: BinaryIO, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        file.close()
         raise InputError(f"{path}: another process is working on this study; wait for it, or name another file") from None
     except OSError:  # a file system without locks
         return

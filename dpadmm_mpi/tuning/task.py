@@ -60,16 +60,17 @@ class Request:
         if self.without and isinstance(data, dict):
             left = {key: value for key, value in data.items() if key not in self.without}
             source = source._replace(raw={**source.raw, "data": left})
-        overrides = [each for each in self.overrides if not self._left_out(each)]
+        replaced = any(key == "data.source" for key, _ in more)  # by a stand-in, and with it all that is said of the records
+        overrides = [each for each in self.overrides if not self._left_out(each, replaced)]
         configs = experiment(source, [*overrides, *more], self.only, self.extensions).configs
         if len(configs) > 1:
             names = ", ".join(f'"{config.name}"' for config in configs)
             raise InputError(f"--only: the file holds several configurations; choose one of {names}")
         return configs[0]
 
-    def _left_out(self, override: str | Setting) -> bool:
+    def _left_out(self, override: str | Setting, replaced: bool) -> bool:
         key = override.partition("=")[0].strip() if isinstance(override, str) else override[0]
-        return key.removeprefix("data.") in self.without and key.startswith("data.")
+        return key.startswith("data.") and (replaced or key.removeprefix("data.") in self.without)
 
     @property
     def space(self) -> dict[str, Any]:
