@@ -4,6 +4,7 @@ Mathematics and plans; no messages and no files.
 """
 
 # ruff: noqa: I001  (families enter the registry in the order in which they are listed to people)
+from dpadmm_mpi.config.ranges import Between, OneOf, Whole
 from dpadmm_mpi.methods.base import Config, Method, Plan, fingerprint, make_plan, methods, to_toml
 from dpadmm_mpi.methods.decentralised.algorithm import DataNode, Node, State
 from dpadmm_mpi.methods.decentralised.method import Admm, Decentralised, MAdmm, MRAdmm, RAdmm
@@ -14,6 +15,7 @@ from dpadmm_mpi.methods.metrics import Metric, NodeMetric, Observation, metrics
 
 __all__ = [
     "Admm",
+    "Between",
     "Config",
     "Curated",
     "DataNode",
@@ -25,10 +27,12 @@ __all__ = [
     "Node",
     "NodeMetric",
     "Observation",
+    "OneOf",
     "Plan",
     "RAdmm",
     "Star",
     "State",
+    "Whole",
     "experiment",
     "fingerprint",
     "make_plan",

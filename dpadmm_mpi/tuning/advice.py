@@ -81,13 +81,17 @@ class Advice:
                 "looks further"
             )
         rows = [
-            [f.change.what, f.change.now, f.change.better, f"{100 * f.before:.2f} %", f"{100 * f.after:.2f} %",
-             f"{100 * f.gain:.2f} ± {100 * f.error:.2f}"]
+            [f.change.what, f.change.now, f.change.better, _percent(f.before), _percent(f.after),
+             "-" if np.isnan(f.gain) else f"{100 * f.gain:.2f} ± {100 * f.error:.2f}"]
             for f in self.findings
         ]  # fmt: skip
         table = aligned(["wasted by", "now", "better", "test error", "then", "gain (points)"], rows, left=(0, 1, 2))
         change = " ".join(f"--set '{key}={_toml(value)}'" for key, value in self.settings.items())
         return f"for {self.budget}, on small synthetic records:\n{table}\nto change all of it: {change}"
+
+
+def _percent(error: float) -> str:
+    return "not within budget" if np.isnan(error) else f"{100 * error:.2f} %"
 
 
 def _toml(value: Any) -> str:
@@ -103,13 +107,9 @@ def advise(request: Request, epsilon: float | None = None, delta: float | None =
     config = request.config()
     if not config.is_noisy or not isinstance(config.privacy.perturbation, Calibrated):
         raise InputError("advise: the run has no noise, so no budget is spent; set privacy.perturbation")
-    plan, _ = make_plan(config)
-    bench = _Bench(request, facts_of(config), *_budget(config, plan, epsilon, delta))
-    now = bench.errors([])
-    if now is None:
-        raise InputError(
-            f"advise: the configuration as it is does not meet the budget, {bench.words}; lower it, or raise the budget"
-        )
+    bench = _Bench(request, facts_of(config), *_budget(config, epsilon, delta))
+    found = bench.errors([])
+    now = np.full(RUNS, np.nan) if found is None else found  # as it is, it may not meet the budget at all
     begin, kept, findings, tried = now, list[Setting](), list[Finding](), 0
     for lever in (_steps, _noise, _growth):
         results = []
@@ -123,14 +123,14 @@ def advise(request: Request, epsilon: float | None = None, delta: float | None =
         _, change, errors = min(results, key=lambda each: each[0])
         difference = now - errors
         spread = float(difference.std(ddof=1) / np.sqrt(len(difference)))
-        if difference.mean() > max(SURE * spread, 1.0 / TEST_RECORDS):
+        if np.isnan(now).all() or difference.mean() > max(SURE * spread, 1.0 / TEST_RECORDS):
             findings.append(Finding(change, float(now.mean()), float(errors.mean()), spread))
             kept += change.settings
             now = errors
     return Advice(bench.words, float(begin.mean()), tuple(findings), tried)
 
 
-def _budget(config: Config, plan: Plan[Any], epsilon: float | None, delta: float | None) -> tuple[list[Setting], str]:
+def _budget(config: Config, epsilon: float | None, delta: float | None) -> tuple[list[Setting], str]:
     """What the configuration may spend, as settings: as given, its own target, or what its noise comes to."""
     noise = config.privacy.perturbation
     assert isinstance(noise, Calibrated)
@@ -139,6 +139,7 @@ def _budget(config: Config, plan: Plan[Any], epsilon: float | None, delta: float
         return [], f"{noise.target_account} = {noise.target:g}"
     account = "epsilon" if isinstance(noise, DataStepPerturbation) else noise.usual_account
     if epsilon is None:
+        plan, _ = make_plan(config)
         found = [each for each in plan.accounts if each.proven and each.delta is not None]
         if not found or account not in proven_at_delta():
             raise InputError("advise: nothing is proven about the privacy of this run; give a budget by --budget-epsilon")

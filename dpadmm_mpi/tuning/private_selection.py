@@ -39,7 +39,7 @@ from dpadmm_mpi.tuning.tuners import first_point, random_point
 from dpadmm_mpi.types import Array
 
 SCORE_SHARE = 0.8  # of the epsilon of a try, that its score costs those who are tested
-CALIBRATION = 1e-3  # relative, by which the whole stays below the budget
+CALIBRATION = 4e-3  # relative, by which the whole stays below the budget
 ONLY_METRIC = "test_error"  # whose sensitivity is known
 
 
@@ -164,12 +164,12 @@ def _largest(priced: Callable[[float], Price], budget: float) -> Price:
     """The total grows with the epsilon of a try, nearly in proportion; where that leads outside, by bisection."""
     low, high, best = 0.0, budget, None
     each = 0.5 * budget
-    for _ in range(40):
+    for _ in range(20):
         price = priced(each)
         low, high, best = (each, high, price) if price.total <= budget else (low, each, best)
         if best is not None and best.total >= budget * (1.0 - CALIBRATION):
             break
-        each *= budget * (1.0 - 0.3 * CALIBRATION) / price.total
+        each *= budget * (1.0 - 0.5 * CALIBRATION) / price.total
         if not low < each < high:
             each = 0.5 * (low + high)
     if best is None:

@@ -152,7 +152,8 @@ class Task:
             result = execute(self.trial_config(method, chosen), Serial())
             assert result is not None
             refuse_overspending(result, self.budget)
-            values = np.asarray(result[self.metric])[:, -1]
+            averaged = f"{self.metric}_averaged"  # where released iterates are averaged, the average is what is used
+            values = np.asarray(result[averaged if averaged in result else self.metric])[:, -1]
         except DpadmmError as error:
             return replace(trial, sentence=str(error))
         if not np.all(np.isfinite(values)):

@@ -76,3 +76,13 @@ def test_no_record_is_read(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_run_without_noise_wastes_nothing() -> None:
     with pytest.raises(dp.InputError, match="no noise, so no budget is spent"):
         advise(Request({**WASTEFUL, "privacy": {"perturbation": "none"}}))
+
+
+def test_a_configuration_that_cannot_meet_its_budget_is_told_how() -> None:
+    """With so small a penalty the determinants of 30 iterations alone cost more than the target."""
+    raw = {**WASTEFUL, "algorithm": {"method": "mr-admm", "eta": 0.05}}
+    with pytest.raises(dp.InputError, match="cannot be met"):
+        make_plan(load(raw).configs[0])
+    found = advise(Request(raw))
+    assert "not within budget" in found.words
+    make_plan(load(raw, list(found.settings.items())).configs[0])

@@ -6,7 +6,7 @@ import pytest
 from support import WriteToml
 
 from dpadmm_mpi import InputError
-from dpadmm_mpi.config.ranges import Between, OneOf, Whole, changed, read_range, settings
+from dpadmm_mpi.config.ranges import Between, OneOf, Space, Whole, changed, read_range, settings
 from dpadmm_mpi.methods import methods
 from dpadmm_mpi.privacy.perturbations import Calibrated
 from dpadmm_mpi.registry import is_inside
@@ -53,7 +53,7 @@ def test_shares_reach_both_ends_and_nothing_beyond(each: Between | Whole) -> Non
 
 def test_what_a_point_says() -> None:
     """Parts of a schedule are put together, ranges in units of other keys are multiplied, keys without meaning left out."""
-    space = {
+    space: Space = {
         "algorithm.eta.limit": Between(1.0, 9.0, times="algorithm.eta.first"),
         "algorithm.eta.first": Between(0.1, 9.0, times="problem.C/records"),
         "privacy.noise": OneOf(("gamma", "gaussian")),

@@ -15,7 +15,7 @@ import tomli_w
 from support import command, dpadmm, popen
 
 import dpadmm_mpi as dp
-from dpadmm_mpi.config.ranges import Between, OneOf, Point, Whole
+from dpadmm_mpi.config.ranges import Between, OneOf, Point, Space, Whole
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.parallel.serial import Serial
@@ -37,7 +37,7 @@ SMALL: dict[str, Any] = {
     "privacy": {"perturbation": "objective", "target": 2.0, "target_account": "epsilon"},
 }
 PLANTED = {"x": 0.03, "k": 7, "c": "b"}
-SPACE = {"x": Between(1e-3, 10.0, log=True, start=5.0), "k": Whole(1, 20, start=20), "c": OneOf(("a", "b", "c"))}
+SPACE: Space = {"x": Between(1e-3, 10.0, log=True, start=5.0), "k": Whole(1, 20, start=20), "c": OneOf(("a", "b", "c"))}
 
 
 def planted(point: Point) -> float:
@@ -62,7 +62,7 @@ def test_the_search_finds_a_planted_optimum() -> None:
 
 
 def test_a_grid_goes_through_all_its_points_once() -> None:
-    grid = tuners["grid"](levels=3)  # type: ignore[call-arg]
+    grid = tuners["grid"](levels=3)
     points = [tuple(grid.propose(SPACE, [], number, 1).values()) for number in range(1, 28)]
     assert len(set(points)) == 27 == len(grid.values(SPACE["x"])) * len(grid.values(SPACE["k"])) * 3  # type: ignore[attr-defined]
 
@@ -271,7 +271,7 @@ def test_what_cannot_be_tuned_is_refused_before_the_first_trial(raw: Any, wish: 
 def test_what_matters_is_found_first() -> None:
     """Of made-up trials whose value depends on one key alone."""
     rng = np.random.default_rng(2)
-    points = [{"x": float(np.exp(rng.uniform(-6, 2))), "k": int(rng.integers(1, 21)), "c": "a"} for _ in range(40)]
+    points: list[Point] = [{"x": float(np.exp(rng.uniform(-6, 2))), "k": int(rng.integers(1, 21)), "c": "a"} for _ in range(40)]
     trials = tuple(Trial(n, "m", point, {}, 0.1 * (point["k"] - 9) ** 2) for n, point in enumerate(points))
     shares = importance(Study({}, trials), "m", SPACE)
     assert next(iter(shares)) == "k" and shares["k"] > 0.8 > 0.3 > shares["x"] and shares["c"] == 0.0

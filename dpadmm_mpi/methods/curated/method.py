@@ -34,6 +34,7 @@ class Curated(Method):
             "algorithm.rho": Between(1e-4, 1.0, log=True, start=0.01),
             "problem.lambda1": Between(1e-7, 1e-3, log=True, start=1e-5),
             **tuned_noise(cls),
+            **cls.tuned_release(),
         }
 
     def plan(self, config: Config, topology: Topology, dataset: Dataset[Any]) -> Plan[State]:

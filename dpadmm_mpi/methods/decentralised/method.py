@@ -64,8 +64,7 @@ class Recycling(Decentralised):
 
     @classmethod
     def tuned(cls) -> Space:
-        first = "algorithm.eta.first" if cls.own_penalties else "algorithm.eta"
-        return {**super().tuned(), "algorithm.gamma": Between(0.1, 30.0, log=True, start=3.0, times=first)}
+        return {**super().tuned(), "algorithm.gamma": Between(0.1, 30.0, log=True, start=3.0, times=cls.tuned_eta())}
 
     def is_data_step(self, t: int) -> bool:
         return t % 2 == 1

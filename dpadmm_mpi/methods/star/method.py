@@ -43,6 +43,7 @@ class Star(Method):
             "algorithm.rho": Between(1e-3, 10.0, log=True, start=0.1),
             "problem.reg": Between(1e-6, 1e-2, log=True, start=1e-4),
             **tuned_noise(cls),
+            **cls.tuned_release(),
         }
 
     def plan(self, config: Config, topology: Topology, dataset: Dataset[Any]) -> Plan[State]:
