@@ -130,11 +130,11 @@ def _choose(registry: Registry[Any], f: Field, path: str, table: Table, ruling: 
         raise InputError(f"{path}: found {show(given)}; expected a text")
     name = ruling.synonyms.get(path, {}).get(given, given)
     found = registry.find(name)
-    fitting = [n for n, c in registry.items() if takes is None or issubclass(c, takes)]
     if found is None:
         allowed = sorted(registry)
         raise InputError(f'{path}: found "{given}"; allowed: {", ".join(allowed)}{did_you_mean(given, allowed)}')
-    if name not in fitting:
+    if takes is not None and not issubclass(found, takes):
+        fitting = [n for n, c in registry.items() if issubclass(c, takes)]
         raise InputError(f'{path}: "{given}" does not go with {ruling.name}, which takes {one_of(fitting)}')
     return name
 
@@ -250,7 +250,7 @@ def _refuse_unknown_in_tables(value: Any, kind: Any, path: str) -> None:
         for index, part in enumerate(value):
             _refuse_unknown_in_tables(part, kind, f"{path}[{index}]")
     elif isinstance(value, dict) and structs:
-        known = [f.name for f in msgspec.structs.fields(structs[0])]
+        known = [f.encode_name for f in msgspec.structs.fields(structs[0])]
         for key in value:
             if key not in known:
                 _refuse_unknown(key, f"{path}.", known, {})

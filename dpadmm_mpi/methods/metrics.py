@@ -14,6 +14,7 @@ import numpy as np
 from dpadmm_mpi.config.options import Options, Positive
 from dpadmm_mpi.data.dataset import TestSet
 from dpadmm_mpi.data.shard import Shard
+from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry
@@ -75,6 +76,7 @@ class Metric(Options):
     per_node: ClassVar[bool] = False
     per_class: ClassVar[bool] = False
     of: ClassVar[tuple[str, ...]] = ("binary", "classes", "number")  # what a loss may predict that it applies to
+    of_points: ClassVar[bool] = True  # says something of any points, also of averages; not of the steps that led there
     needs_optimum: ClassVar[bool] = False  # is recorded where the centralised problem is solved too
     hint: ClassVar[str] = ""  # how to get it, where a file has none
 
@@ -318,6 +320,7 @@ class DistanceToOptimum(Metric):
 class ZDistance(Metric):
     """||Z(t) - Z*||_J^2 of primals and duals, [M] (19): never grows without noise and with one penalty for all"""
 
+    of_points: ClassVar[bool] = False
     title: ClassVar[str] = "squared distance of primals and duals to the optimum, in the norm of [M] (19)"
     scale: ClassVar[str] = "log"
     needs_optimum: ClassVar[bool] = True
@@ -331,6 +334,7 @@ class ZDistance(Metric):
 class Criterion(Metric):
     """P(x, z) - P* + tau sum_i ||x_i - z|| at the last iterates, P = sum_i f_i(x_i) + g(z): [S] (9)"""
 
+    of_points: ClassVar[bool] = False
     title: ClassVar[str] = "criterion (9) of [S]"
     needs_optimum: ClassVar[bool] = True
     hint: ClassVar[str] = "star methods record it with record.optimum = true"
@@ -373,6 +377,7 @@ class NodeLoss(Metric):
 class KktResidual(Metric):
     """Relative residual of the exact argmin, the largest since the row before; nan if none"""
 
+    of_points: ClassVar[bool] = False
     title: ClassVar[str] = "relative residual of the local solves"
     scale: ClassVar[str] = "log"
     per_node: ClassVar[bool] = True
@@ -399,3 +404,32 @@ METRICS_OF: Mapping[str, tuple[str, ...]] = {
 def mean_distance(points: Array, centre: Array) -> Array:
     """(1/N) sum_i ||f_i - centre||; points are (runs, nodes, features), the centres (runs, features)."""
     return np.asarray(np.mean(np.linalg.norm(points - centre[:, None], axis=-1), axis=-1))
+
+
+class OfMeans(Metric):
+    """A metric of the means of the iterates; record.metrics names it."""
+
+    of_points: ClassVar[bool] = False
+    scale: ClassVar[str] = "log"
+    needs_optimum: ClassVar[bool] = True
+    hint: ClassVar[str] = "curated methods record it with record.optimum = true and record.metrics"
+
+    def value(self, seen: Observation) -> Array:
+        name = metrics.name_of(type(self))
+        if name not in seen.of_family:
+            raise InputError(f"record.metrics: {name} is of the curated methods; remove it")
+        return seen.of_family[name]
+
+
+@metrics.register("mean_criterion")
+class MeanCriterion(OfMeans):
+    """R(x~, y~) of [C] Theorem 2: f + g at the means of x_1..x_t and w_1..w_t, less the optimum, plus y*.(A x~ + B w~ - c)"""
+
+    title: ClassVar[str] = "criterion R at the mean iterates"
+
+
+@metrics.register("mean_criterion_bound")
+class MeanCriterionBound(OfMeans):
+    """The bound of [C] (18) on the expectation of mean_criterion; for u_0 = 0 with ||u*|| itself; nan at t = 0"""
+
+    title: ClassVar[str] = "bound (18) on the criterion R"
