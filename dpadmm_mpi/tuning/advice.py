@@ -21,7 +21,7 @@ from dpadmm_mpi.privacy.perturbations import Calibrated, DataStepPerturbation, O
 from dpadmm_mpi.privacy.releases import CuratedReleases, NetworkReleases, StarReleases
 from dpadmm_mpi.reports.tables import aligned
 from dpadmm_mpi.tuning.stand_in import SEED, Facts, facts_of, same_graph, synthetic
-from dpadmm_mpi.tuning.task import NEVER, Request, proven_at_delta
+from dpadmm_mpi.tuning.task import NEVER, Request, at_the_end, proven_at_delta
 from dpadmm_mpi.types import Array
 
 RECORDS = 2000  # at a node of the trial, at most, unless C is larger
@@ -111,7 +111,7 @@ def advise(request: Request, epsilon: float | None = None, delta: float | None =
     found = bench.errors([])
     now = np.full(RUNS, np.nan) if found is None else found  # as it is, it may not meet the budget at all
     begin, kept, findings, tried = now, list[Setting](), list[Finding](), 0
-    for lever in (_steps, _noise, _growth):
+    for lever in (_steps, _noise, _growth, _average):
         results = []
         for change in lever(request.config([*bench.budget, *kept])):
             errors = bench.errors([*kept, *change.settings])
@@ -168,7 +168,7 @@ class _Bench:
         except DpadmmError:
             return None
         assert result is not None
-        found = np.asarray(result["test_error"][:, -1])
+        found = at_the_end(result, "test_error")
         return found if np.all(np.isfinite(found)) else None
 
     def _small(self, plan: Plan[Any]) -> list[Setting]:
@@ -242,6 +242,12 @@ def _growth(config: Config) -> Iterator[Change]:
     if schedule is None:
         for ratio in GROWTH:
             yield Change(key, "the same in every data step", f"times {ratio:g} in each", [(key, {"ratio": ratio})])
+
+
+def _average(config: Config) -> Iterator[Change]:
+    if config.release.free.average == "none" and config.iterations > 1:
+        for way in ("half", "all"):
+            yield Change("release.average", "none", way, [("release.average", way)])
 
 
 def _brief(value: Any) -> str:

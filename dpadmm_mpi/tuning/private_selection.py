@@ -34,7 +34,7 @@ from dpadmm_mpi.rng import Purpose, generator
 from dpadmm_mpi.tuning.search import Unwatched, Watcher
 from dpadmm_mpi.tuning.stand_in import StandIn, same_graph
 from dpadmm_mpi.tuning.study import Journal, Study, Trial
-from dpadmm_mpi.tuning.task import MethodTask, Task
+from dpadmm_mpi.tuning.task import MethodTask, Task, at_the_end
 from dpadmm_mpi.tuning.tuners import first_point, random_point
 from dpadmm_mpi.types import Array
 
@@ -219,4 +219,4 @@ def _try(task: Task, candidate: Candidate, number: int, price: Price) -> Trial:
         return replace(trial, sentence=str(error))
     assert result is not None
     noise = price.score_std * float(generator(task.base.seed, Purpose.SCORES, iteration=number).standard_normal())
-    return replace(trial, value=float(result[task.metric][0, -1]) + noise)
+    return replace(trial, value=float(at_the_end(result, task.metric)[0]) + noise)

@@ -23,6 +23,7 @@ from dpadmm_mpi.storage.result import Result
 from dpadmm_mpi.tuning.stand_in import StandIn, stand_in
 from dpadmm_mpi.tuning.study import Trial
 from dpadmm_mpi.tuning.tuners import first_point
+from dpadmm_mpi.types import Array
 
 BUDGET_SLACK = 1e-6  # relative, by which an account may exceed its target: rounding
 NEVER = 10**9  # iterations between recorded ones: only the first and the last are
@@ -152,8 +153,7 @@ class Task:
             result = execute(self.trial_config(method, chosen), Serial())
             assert result is not None
             refuse_overspending(result, self.budget)
-            averaged = f"{self.metric}_averaged"  # where released iterates are averaged, the average is what is used
-            values = np.asarray(result[averaged if averaged in result else self.metric])[:, -1]
+            values = at_the_end(result, self.metric)
         except DpadmmError as error:
             return replace(trial, sentence=str(error))
         if not np.all(np.isfinite(values)):
@@ -165,6 +165,12 @@ class Task:
         """The user's configuration with the settings of a trial: own records, seed, graph and number of runs."""
         method = self.method(trial.method)
         return self.request.config([*method.settings, *trial.settings.items(), ("name", f"{self.base.name}, tuned")])
+
+
+def at_the_end(result: Result, metric: str) -> Array:
+    """Of every run; where released iterates are averaged, at the average, which is what one uses then."""
+    averaged = f"{metric}_averaged"
+    return np.asarray(result[averaged if averaged in result else metric])[:, -1]
 
 
 def refuse_overspending(result: Result, budget: Budget) -> None:
