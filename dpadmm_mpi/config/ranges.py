@@ -6,7 +6,6 @@ What can be written:
     "gamma,gaussian" one of these; a list in TOML, and a lone value is the only one
 """
 
-import tomllib
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -149,6 +148,8 @@ def read_range(key: str, given: Any, usual: Between | Whole | OneOf | None = Non
 
 def _value(text: str) -> Any:
     """A value as TOML has it; a word without quotes is a word."""
+    import tomllib  # here alone: ranks that run a configuration have no use for it
+
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
