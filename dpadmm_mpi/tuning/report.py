@@ -10,7 +10,7 @@ from dpadmm_mpi.config.ranges import Between, Space, Whole
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import to_toml
 from dpadmm_mpi.methods.metrics import metrics as METRICS
-from dpadmm_mpi.plots.style import panels, refuse_ending, save, style
+from dpadmm_mpi.plots.style import logarithmic, panels, refuse_ending, save, style
 from dpadmm_mpi.reports.tables import aligned
 from dpadmm_mpi.tuning.private_selection import Price
 from dpadmm_mpi.tuning.study import Study, Trial
@@ -110,7 +110,8 @@ def importance(study: Study, method: str, space: Space) -> dict[str, float]:
     Rough: keys that matter only together are missed, and what a search avoids seems to matter less.
     """
     trials = study.ranked(method)
-    ranks = np.arange(len(trials), dtype=np.float64)
+    values = np.array([trial.value for trial in trials], dtype=np.float64)
+    ranks = np.array([np.mean(values < value) + np.mean(values <= value) for value in values])  # equal values, equal ranks
     shares = {}
     for key, each in space.items():
         x = np.array([places(each, trial.point[key]) for trial in trials])
@@ -144,7 +145,7 @@ def draw(study: Study, task: Task, method: str, target: Path) -> None:
                 axis.set_xticks(range(len(each.values)), [str(value) for value in each.values])
                 x = [each.values.index(value) for value in x]
             elif each.log:
-                axis.set_xscale("log")
+                logarithmic(axis, "x")
             axis.scatter(
                 x,
                 [trial.value for trial in shown],
