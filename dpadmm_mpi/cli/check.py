@@ -6,6 +6,8 @@ import click
 
 from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, set_option
 
+MANY_STEPS = 8  # data steps, from which on a budget may be spread too thinly
+
 
 @click.command()
 @config_argument
@@ -57,4 +59,7 @@ def check(
         predicted = in_words(plan, owner, cost(plan, owner, records, measure), one_per_core)
         conditions = plan.conditions(Assumptions(reference_norm, tau, beta, dataset, gap))
         print(plan_report(plan, owner, conditions, predicted, statistics_of(dataset)))
+        steps = job.method.data_steps_in(plan.iterations)
+        if job.is_noisy and steps > MANY_STEPS:
+            print(f"advice     {steps} data steps share one budget, and fewer are often better: dpadmm advise tries it")
     return 0

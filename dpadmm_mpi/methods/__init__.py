@@ -5,6 +5,7 @@ Mathematics and plans; no messages and no files.
 
 from typing import TYPE_CHECKING
 
+from dpadmm_mpi.config.ranges import Between, OneOf, Whole
 from dpadmm_mpi.methods.base import Config, Method, Plan, fingerprint, make_plan, methods, to_toml
 from dpadmm_mpi.methods.metrics import Metric, NodeMetric, Observation, metrics
 from dpadmm_mpi.registry import loaded_when_asked_for
@@ -32,6 +33,7 @@ else:  # a rank loads the family that it runs
 
 __all__ = [
     "Admm",
+    "Between",
     "Config",
     "Curated",
     "DataNode",
@@ -44,11 +46,13 @@ __all__ = [
     "Node",
     "NodeMetric",
     "Observation",
+    "OneOf",
     "OneShot",
     "Plan",
     "RAdmm",
     "Star",
     "State",
+    "Whole",
     "experiment",
     "fingerprint",
     "make_plan",

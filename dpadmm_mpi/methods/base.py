@@ -16,7 +16,8 @@ from msgspec import field
 from numpy.typing import NDArray
 
 from dpadmm_mpi.config.extensions import Extension
-from dpadmm_mpi.config.options import Choice, Choices, Count, Name, NonNegative, Options, Part, Seed, to_table
+from dpadmm_mpi.config.options import Choice, Choices, Count, Name, NonNegative, Options, Part, Seed, fields_of, to_table
+from dpadmm_mpi.config.ranges import OneOf, Space, Whole
 from dpadmm_mpi.config.reading import Ruling, one_of
 from dpadmm_mpi.data.dataset import Dataset, notes_of, target_of
 from dpadmm_mpi.data.records import Target
@@ -109,6 +110,23 @@ class Method(Options):
         "not proven" until it defines `accounts` too.
         """
         return accounts_of(releases, delta)
+
+    @classmethod
+    def tuned(cls) -> Space:
+        """The ranges that `dpadmm tune` searches for the best settings, by dotted key; a subclass adds its own options.
+
+        >>> methods["admm"].tuned()["iterations"].words
+        '1:12:log'
+        """
+        return {"iterations": Whole(1, 64, log=True, start=8), **cls.tuned_release()}
+
+    @classmethod
+    def tuned_release(cls) -> Space:
+        """What may be made of released values at no cost, where the method has options for it."""
+        options = getattr(cls, "release", None)
+        known: Space = {"release.average": OneOf(("none", "half", "all")), "release.recycle": Whole(1, 6, log=True, start=1)}
+        names = [] if options is None else [f"release.{each.name}" for each in fields_of(options)]
+        return {key: each for key, each in known.items() if key in names}
 
     def own_step(self, unless: str = "") -> str:
         """A step that a class from outside defines anew, in words; "" if none does, or only above one that defines `unless`."""

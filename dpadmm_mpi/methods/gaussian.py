@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import Any, ClassVar, Literal
 
+from dpadmm_mpi.config.ranges import Between, Space
 from dpadmm_mpi.config.schedules import has_size, lacks_first
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Method, methods
@@ -76,6 +77,12 @@ class EpsilonSound(AccountKind[GaussianReleases]):
 
     def calibrate(self, releases: GaussianReleases, target: float, delta: float) -> GaussianReleases:
         return replace(releases, noise_std=sound_noise(releases, target, delta))
+
+
+def tuned_noise(method: type[Method]) -> Space:
+    """How the noise of a method that has some may change over the iterations."""
+    noisy = GradientPerturbation in method.perturbations
+    return {"privacy.noise_std.ratio": Between(0.9, 1.1, start=1.0)} if noisy else {}
 
 
 def needs_target_or_size(method: Method, perturbation: Perturbation) -> None:

@@ -5,13 +5,14 @@ Every rank loads this module, for the plan that it is given. What rank 0 alone a
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 import numpy as np
 
 from dpadmm_mpi.config import schedules
-from dpadmm_mpi.config.options import Choice, Positive
-from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule
+from dpadmm_mpi.config.options import Choice, Positive, fields_of
+from dpadmm_mpi.config.ranges import Between, OneOf, Space, Whole
+from dpadmm_mpi.config.schedules import Geometric, NonNegativeSchedule, Schedule
 from dpadmm_mpi.data.dataset import Dataset, target_of
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
@@ -44,6 +45,8 @@ from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_regularisers
 from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array, Bools, Ints, Matrix
+
+PER_RECORD = "problem.C/records"  # the weight of a record in the objective of the smallest node
 
 
 class ConsensusTerms(Terms):
@@ -78,6 +81,35 @@ class NetworkMethod(NetworkSteps):
     def recycling_gamma(self) -> NonNegativeSchedule | None:
         """gamma of recycled steps; None: there are none."""
         return None
+
+    @classmethod
+    def tuned(cls) -> Space:
+        """Few data steps, small penalties. C is left alone: to multiply C, rho, eta and gamma by a number changes nothing.
+
+        What a data step costs beside its noise depends on eta B/C, so that is what is searched.
+        """
+        eta = Between(0.1, 30.0, log=True, start=0.4, times=PER_RECORD)
+        first = cls.tuned_eta()
+        growth: Space = {
+            "algorithm.eta.ratio": Between(1.0, 1.6, start=1.2),
+            "algorithm.eta.limit": Between(1.0, 10.0, log=True, start=5.0, times=first),
+        }
+        return {
+            "iterations": Whole(1, 12, log=True, start=3),
+            first: eta,
+            **(growth if first.endswith(".first") else {}),
+            "problem.rho": Between(0.1, 50.0, log=True, start=2.0, times=PER_RECORD),
+            "privacy.noise": OneOf(("gaussian", "gamma")),
+            "privacy.alpha.ratio": Between(0.8, 1.4, start=1.0, when=("privacy.noise", "gamma")),
+            "privacy.noise_std.ratio": Between(0.7, 1.25, start=1.0, when=("privacy.noise", "gaussian")),
+            **cls.tuned_release(),
+        }
+
+    @classmethod
+    def tuned_eta(cls) -> str:
+        """The key of the penalty, or of its first value where it may grow."""
+        grows = any(field.name == "eta" and Geometric in get_args(field.type) for field in fields_of(cls))
+        return "algorithm.eta.first" if grows and cls.own_penalties else "algorithm.eta"
 
 
 @dataclass(frozen=True)
