@@ -24,9 +24,9 @@ Point: TypeAlias = dict[str, Any]  # a drawn value for each key of a space
 class Range:
     """The values of one key.
 
-    `times` names another key that what is drawn is multiplied by, so that a range may be in units of problem.C, or of
-    problem.C/records, where records stands for those of the smallest node; `when` is another key with the value that it must
-    have for this one to have a meaning.
+    `times` names another key that what is drawn is multiplied by, so that a range may be in units of problem.C, of
+    1/problem.C, or of problem.C/records, where records stands for those of the smallest node; `when` is another key with the
+    value that it must have for this one to have a meaning.
     """
 
     @abstractmethod
@@ -235,7 +235,7 @@ def _look(key: str, values: Mapping[str, Any], table: Table) -> Any:
     """The value of a key, from a point or from the rest of the configuration; of one key over another, their ratio."""
     if "/" in key:
         above, below = key.split("/")
-        return float(_look(above, values, table)) / float(_look(below, values, table))
+        return (1.0 if above == "1" else float(_look(above, values, table))) / float(_look(below, values, table))
     if key in values:
         return values[key]
     whole = key.removesuffix(".first")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from dpadmm_mpi.config.options import NonNegative
+from dpadmm_mpi.config.ranges import Space
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.data.merged import MergedDataset
 from dpadmm_mpi.methods.base import Config, Plan, methods
@@ -28,6 +29,12 @@ class SingleSolve(NetworkMethod):
     # Of eta ||f||^2 beside the objective, which makes the argmin less sensitive: mu = rho/N + 2 eta; 0: the objective alone
     eta: NonNegative = 0.0
     init: Literal["random", "zero"] = "zero"  # what nodes have before the first iteration; no result depends on it
+
+    @classmethod
+    def tuned(cls) -> Space:
+        """Of the methods on a network, what concerns a single data step."""
+        kept = ("algorithm.eta", "problem.rho", "privacy.noise")
+        return {key: each for key, each in super().tuned().items() if key in kept}
 
     def is_data_step(self, t: int) -> bool:
         return t == 1
