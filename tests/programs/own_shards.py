@@ -55,6 +55,7 @@ try:
         iterations=6,
         preprocess=["scale-rows"],
         trajectory=True,
+        **({"loss": str(given["loss"])} if "loss" in given else {}),
         **brought,
     )
 except dpadmm_mpi.InputError as error:
