@@ -89,7 +89,7 @@ class PrivateConsensusClassifier(ClassifierMixin, _Consensus):  # type: ignore[m
     Attributes
     ----------
     classes_ : the labels
-    coef_, intercept_ : of the mean classifier over the nodes, in the units of X; a row for each class if there are more than two
+    coef_, intercept_ : of the mean classifier over the nodes, in the units of X; of several classes a row each
     result_ : the `Result` of the run, with curves and accounts
     epsilon_ : what was spent, by the account that was calibrated
 

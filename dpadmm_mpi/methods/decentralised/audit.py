@@ -177,12 +177,12 @@ class NodeView:
     def examined(self, request: AuditRequest, candidates: int, checks: "list[StepCheck]") -> tuple[Array, Array]:
         """(losses of every run, data step and neighbour; noise of every run and data step).
 
-        The neighbours: corners, and of a margin loss the worst that a search finds in the place of some records.
+        The neighbours: corners, and the worst that a search finds in the place of some records.
         """
         transcript, steps = self.transcript, self.transcript.plan.releases.data_steps
         chosen = records_to_replace(self.rows, self.node, request.record, candidates)
         pairs = self._corners(chosen)
-        if self.targets is None and len(some := chosen[: request.adversaries]):
+        if len(some := chosen[: request.adversaries]):
             known = [self.step(t, slice(0, transcript.searched)) for t in steps]
             pairs = joined([pairs, worst_replacements(known, some)])
         losses = np.empty((transcript.runs, len(steps), len(pairs.replaced)))
