@@ -21,6 +21,7 @@ from dpadmm_mpi.audit.exact import read_run
 from dpadmm_mpi.config.reading import one_of
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.auditing import refuse_other_losses
 from dpadmm_mpi.methods.base import Plan, methods
 from dpadmm_mpi.methods.decentralised.algorithm import kkt_gradient
 from dpadmm_mpi.methods.decentralised.audit import NodeView, Transcript, read_transcript
@@ -102,6 +103,7 @@ def attack(path: Path, node: int = 0, record: int = 0) -> Attack:
         view = _network_view(plan, result, dataset, node)
     else:
         assert isinstance(plan, StarPlan)
+        refuse_other_losses(plan, result.source)
         view = _star_view(plan, result, dataset, node)
     if not 0 <= record < len(view.rows):
         raise InputError(f"--record {record}: node {node} has the records 0 to {len(view.rows) - 1}")
