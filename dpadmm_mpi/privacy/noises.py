@@ -5,14 +5,16 @@ Where the noise enters is another choice: perturbations.py.
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
-from dpadmm_mpi.config.options import Options
+from dpadmm_mpi.config.options import NonNegative, Options
 from dpadmm_mpi.config.schedules import Schedule
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.privacy.composition import RandomLoss
+from dpadmm_mpi.privacy.correlated_noise import Neighbours, Worth, shared_noise, worth
 from dpadmm_mpi.privacy.gamma_noise import GammaLoss
 from dpadmm_mpi.privacy.normal_noise import NormalLoss
 from dpadmm_mpi.problems.newton import norms
@@ -56,6 +58,14 @@ class Noise(Options):
     @abstractmethod
     def scaled(self, unit: Array, parameter: Array) -> Array:
         """Vectors of unit size, (runs, nodes, features), at the nodes' parameters, (nodes,)."""
+
+    def edge_std(self, parameter: Array) -> Array | None:
+        """Standard deviation of what a node shares with each neighbour, with opposite signs; None: noise is each node's own."""
+        return None
+
+    def worth(self, neighbours: Neighbours) -> Worth | None:
+        """What the nodes' noise is worth, given that of all others, where neighbours share some; None: it is what it is."""
+        return None
 
     def size(self, shift: Array, parameter: Array) -> Array:
         """A shift in units of the noise: what `random_loss` is about, and what calibration scales."""
@@ -177,12 +187,42 @@ class Gaussian(Noise):
         return np.asarray(gammainc(0.5 * features, 0.5 * (norm / parameter) ** 2))
 
 
-def draw(noise: Noise, seed: int, runs: range, nodes: Ints, iteration: int, parameter: Array, features: int) -> Array:
-    """e_i(t), (runs, nodes, d), each from its own address."""
+@noises.register("correlated-gaussian")
+class CorrelatedGaussian(Gaussian):
+    """N(0, noise_std^2 I) of each node's own, and a part shared with each neighbour that cancels in the sum over the nodes.
+
+    Neighbours agree on a secret seed. The shared part of an edge is N(0, (edge_ratio noise_std)^2 I), added by one end and
+    taken away by the other. All nodes have the same noise_std. The accounts hold against an eavesdropper who sees all that is
+    released together with `colluders` nodes, honest but curious, who pool their seeds: any so many, or those that are named.
+    """
+
+    edge_ratio: NonNegative = 1.0
+    colluders: Annotated[int, Meta(ge=0)] | list[Annotated[int, Meta(ge=0)]] = 1
+
+    def edge_std(self, parameter: Array) -> Array | None:
+        return self.edge_ratio * parameter
+
+    def worth(self, neighbours: Neighbours) -> Worth | None:
+        return worth(neighbours, self.edge_ratio, self.colluders)
+
+
+def draw(
+    noise: Noise,
+    address: tuple[int, range, Ints, int],
+    parameter: Array,
+    features: int,
+    neighbours: Neighbours | None = None,
+) -> Array:
+    """e_i(t), (runs, nodes, d), each from its own address: (seed, runs, nodes, iteration)."""
+    seed, runs, nodes, iteration = address
     rngs = generators(seed, Purpose.NOISE, runs, nodes, iteration)
     unit = noise.samples(rngs, len(runs) * len(nodes), features)
     unit = unit.reshape(len(runs), len(nodes), features)
-    return _checked(noise, "scaled", noise.scaled(unit, parameter), unit.shape)
+    own = _checked(noise, "scaled", noise.scaled(unit, parameter), unit.shape)
+    if (shared := noise.edge_std(parameter)) is None:
+        return own
+    assert neighbours is not None
+    return own + shared[:, None] * shared_noise(seed, runs, nodes, iteration, neighbours, features)
 
 
 def _checked(noise: Noise, function: str, vectors: Any, shape: tuple[int, ...]) -> Array:

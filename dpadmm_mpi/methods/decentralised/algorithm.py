@@ -20,6 +20,7 @@ from dpadmm_mpi.config.schedules import Schedule, refuse_lacking_first
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Method
 from dpadmm_mpi.methods.nodes import Phase, refuse_inexact, starting_points
+from dpadmm_mpi.privacy.correlated_noise import Neighbours
 from dpadmm_mpi.privacy.noises import draw
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, NoPerturbation, Perturbation
 from dpadmm_mpi.problems.local_problems import LocalProblems
@@ -63,6 +64,7 @@ class Settings:
     degree: Ints  # (N,)
     seed: int
     features: int
+    neighbours: Neighbours = ()  # of all nodes; for noise that they share
 
 
 class Node:
@@ -99,7 +101,8 @@ class DataNode(Node):
         s = self.settings
         if not isinstance(s.perturbation, DataStepPerturbation):
             return np.zeros((len(self.runs), len(self.nodes), s.features))
-        return draw(s.perturbation.noise, s.seed, self.runs, self.nodes, t, s.parameter[t, self.nodes], s.features)
+        address = s.seed, self.runs, self.nodes, t
+        return draw(s.perturbation.noise, address, s.parameter[t, self.nodes], s.features, s.neighbours)
 
     def released(self, primal: Array, t: int) -> Array:
         """With the Gaussian noise that hides where an inexact solve has ended."""
