@@ -7,7 +7,8 @@ Every data step tells what the unknown record z = y x adds to the gradient, plus
 and around a server methods/star/attack.py. Without noise one exact step fixes the direction of z and its length; several steps
 are fitted together. With noise the fit is to v(t), and the error of it is what the noise buys. A margin loss shows y x only:
 label and features come as one signed vector. Of a number y to predict v(t) has L'(x.f(t) - y) x, so that y is one more unknown,
-and (x, y) cannot be told from (-x, -y) where L is even; of classes the outer product (p(t) - e_y) x', p the probabilities that f(t) gives: the class is the one that fits best.
+and (x, y) cannot be told from (-x, -y) where L is even; of classes the outer product (p(t) - e_y) x', p the probabilities that
+f(t) gives: the class is the one that fits best.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Gaussian noise that neighbours share: what it is worth against whom (docs/mathematics.md, section 13).
+"""Gaussian noise that neighbours share: what it is worth against whom (docs/mathematics.md, section 3).
 
 Every edge has a secret seed that its two ends know. Node i adds to its own noise, N(0, s^2 I), a vector N(0, (r s)^2 I) for
 each of its edges, which the other end takes away. Over all nodes the shared parts cancel; the covariance over the nodes is

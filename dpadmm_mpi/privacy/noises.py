@@ -208,20 +208,22 @@ class CorrelatedGaussian(Gaussian):
 
 def draw(
     noise: Noise,
-    address: tuple[int, range, Ints, int],
+    seed: int,
+    runs: range,
+    nodes: Ints,
+    iteration: int,
     parameter: Array,
     features: int,
-    neighbours: Neighbours | None = None,
+    *,
+    neighbours: Neighbours = (),
 ) -> Array:
-    """e_i(t), (runs, nodes, d), each from its own address: (seed, runs, nodes, iteration)."""
-    seed, runs, nodes, iteration = address
+    """e_i(t), (runs, nodes, d), each from its own address; `neighbours` are those of all nodes, for noise that they share."""
     rngs = generators(seed, Purpose.NOISE, runs, nodes, iteration)
     unit = noise.samples(rngs, len(runs) * len(nodes), features)
     unit = unit.reshape(len(runs), len(nodes), features)
     own = _checked(noise, "scaled", noise.scaled(unit, parameter), unit.shape)
     if (shared := noise.edge_std(parameter)) is None:
         return own
-    assert neighbours is not None
     return own + shared[:, None] * shared_noise(seed, runs, nodes, iteration, neighbours, features)
 
 

@@ -114,7 +114,8 @@ def test_numbers_give_the_bits_of_a_file_and_are_predicted_in_their_units(tmp_pa
     np.savez(tmp_path / "b.npz", X=X_test, y=y_test)
     files = {"source": "npz", "path": str(tmp_path / "a.npz"), "test_path": str(tmp_path / "b.npz")}
     names = ["loss", "mean_squared_error", "trajectory", "final/primal", "privacy/node_epsilon", "data/node_of_record"]
-    for given in ({}, {"target_range": [15.0, 30.0]}):
+    ranges: list[dict[str, Any]] = [{}, {"target_range": [15.0, 30.0]}]
+    for given in ranges:
         settings = SETTINGS | {"problem": {"loss": "huber-regression"}}
         by_file = result_of({"data": files | given}, **settings)
         forms = {"array": (X, y), "frame": (pd.DataFrame(X), pd.Series(y))}
@@ -146,7 +147,7 @@ def test_numbers_give_the_bits_of_a_file_and_are_predicted_in_their_units(tmp_pa
 def test_what_the_labels_are_can_be_said() -> None:
     X, _ = records()
     few = np.arange(90) % 3
-    keys = {"iterations": 1, "nodes": 2}
+    keys: dict[str, Any] = {"iterations": 1, "nodes": 2}
     assert result_of(None, data=(X, few), loss="softmax", **keys).attributes["data"]["target"] == "classes"
     assert (
         result_of(None, data=(X, few), loss="huber-regression", target="number", **keys).attributes["data"]["target"]
@@ -250,8 +251,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "missing label": ((np.zeros((2, 1)), [0.0, np.nan]), "data: the label of record 1 is missing"),
     "one label": ((np.zeros((9, 4)), np.ones(9)), "y: found one label only (1.0); two are needed"),
     "three labels": ((np.zeros((9, 4)), np.arange(9) % 3), "the labels are 3 classes: 0, 1, 2; use \"softmax\""),
-    "numbers": ((np.zeros((9, 4)), np.arange(9) / 2), 'the labels are numbers from 0 to 4, scaled into [-1, 1]; use "huber-reg'),
-    "many words": ((np.zeros((200, 4)), [f"w{k}" for k in range(200)]), "y: found 200 different labels (w0, w1, w10, w100, ...)"),
+    "numbers": ((np.zeros((9, 4)), np.arange(9) / 2), 'the labels are numbers from 0 to 4, scaled into [-1, 1]; use'),
+    "many words": ((np.zeros((200, 4)), [f"w{k}" for k in range(200)]), "y: found 200 different labels (w0, w1,"),
     "mixed labels": ((np.zeros((2, 1)), np.array([1, "a"], dtype=object)), "y holds numbers and text"),
     "norms": ((np.full((9, 4), 5.0), np.arange(9) % 2), 'has norm 10, but the privacy bounds need norms of at most 1'),
     "text column": ((pd.DataFrame({"job": ["a", "b"]}), [0, 1]), 'column "job" holds values of the type'),

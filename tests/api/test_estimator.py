@@ -69,7 +69,7 @@ def test_without_noise_it_is_logistic_regression() -> None:
 
 
 def test_three_classes_without_noise_are_multinomial_regression() -> None:
-    """Against scikit-learn's, with the penalty on the intercept too: sum_i (C/B) sum loss + (rho/2) ||F||^2, scaled features."""
+    """Against scikit-learn's, with the penalty on the intercept too: sum_i (C/B) sum loss + (rho/2) ||F||^2."""
     X, y = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[y]
     bound = float(np.linalg.norm(X, axis=1).max())

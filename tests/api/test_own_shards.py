@@ -54,7 +54,7 @@ def test_same_bits_as_in_one_process(folder: Path, mode: str, ranks: int) -> Non
 
 
 def test_numbers_have_the_range_of_all_ranks(tmp_path: Path) -> None:
-    """Each rank knows its own targets only; scaled by the smallest and the largest of all, the bits are those of one process."""
+    """Each rank knows its own targets only; scaled by the range of all, the bits are those of one process."""
     rng = np.random.default_rng(6)
     made: dict[str, Any] = {"nodes": 3, "edges": np.array([[0, 1], [1, 2]]), "loss": "huber-regression"}
     for k, name in enumerate(("0", "1", "2", "_test")):

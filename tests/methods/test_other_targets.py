@@ -320,7 +320,7 @@ def test_the_search_finds_worse_neighbours_than_the_corners(files: Path, tmp_pat
 
 @pytest.mark.parametrize("loss", ["softmax", "huber-regression"])
 def test_one_run_guesses_the_canaries_of_other_targets(tmp_path: Path, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """30 directions that no record uses. Noise that hides nothing: they are guessed, and a claim of strong privacy is refuted."""
+    """30 directions that no record uses: they are guessed where noise hides nothing, and a strong claim is refuted."""
     rng = np.random.default_rng(3)
     X = np.zeros((200, 34))
     X[:, :4] = rng.uniform(-0.5, 0.5, (200, 4))

@@ -50,12 +50,12 @@ def conditional_std(graph: Any, ratio: float, node: int, colluders: tuple[int, .
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_covariance_is_that_of_the_laplacian_and_the_shared_parts_cancel(name: str) -> None:
-    """20,000 draws: every entry within five standard errors of s^2 (I + r^2 L); the sum over the nodes is of their own parts."""
+    """20,000 draws: within five standard errors of s^2 (I + r^2 L); the sum over the nodes is that of their own parts."""
     graph, count, std, ratio = GRAPHS[name], 5000, 0.5, 1.5
     nodes = np.arange(len(graph))
     address, parameter = (7, range(count), nodes, 3), np.full(len(graph), std)
-    noise = draw(CorrelatedGaussian(noise_std=std, edge_ratio=ratio), address, parameter, 4, neighbours_of(graph))
-    own = draw(CorrelatedGaussian(noise_std=std, edge_ratio=0.0), address, parameter, 4, neighbours_of(graph))
+    noise = draw(CorrelatedGaussian(noise_std=std, edge_ratio=ratio), *address, parameter, 4, neighbours=neighbours_of(graph))
+    own = draw(CorrelatedGaussian(noise_std=std, edge_ratio=0.0), *address, parameter, 4, neighbours=neighbours_of(graph))
     np.testing.assert_allclose(noise.sum(axis=1), own.sum(axis=1), atol=1e-12)
     samples = noise.transpose(0, 2, 1).reshape(-1, len(graph))
     expected = std**2 * (np.eye(len(graph)) + ratio**2 * nx.laplacian_matrix(graph, range(len(graph))).toarray())
@@ -68,7 +68,7 @@ def test_the_covariance_is_that_of_the_laplacian_and_the_shared_parts_cancel(nam
 @pytest.mark.parametrize("ratio", [0.0, 0.7, 5.0])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_worth_against_dense_matrices(name: str, ratio: float) -> None:
-    """Named coalitions exactly, and any k as the worst of all; never below noise_std alone, nor below the bound for many nodes."""
+    """Named coalitions exactly, any k as the worst of all; never below noise_std, nor below the bound for many nodes."""
     graph = GRAPHS[name]
     for k in range(len(graph)):
         sets = list(itertools.combinations(range(len(graph)), k))
@@ -133,6 +133,10 @@ def test_accounts_are_those_of_the_conditional_deviation() -> None:
         assert result["privacy/eavesdropper_epsilon"].max() == pytest.approx(spent[0])
         assert ("privacy/pair_epsilon" in result) == (colluders > 0)  # a neighbour knows seeds, whom 0 colluders leave out
         assert any("secret seeds" in note for note in result.attributes["/"]["notes"].splitlines())
+        if colluders:
+            assert np.nanmax(result.epsilon_against(*range(colluders))) <= spent[-1]
+            with pytest.raises(InputError, match=f"hold against {colluders} of them who pool their seeds"):
+                result.epsilon_against(*range(colluders + 1))
     assert spent[0] < spent[1] < spent[2]
     plain = {"perturbation": "primal", "noise": "gaussian", "noise_std": 0.05}
     assert spent[2] == pytest.approx(result_of(configuration() | {"privacy": plain})["privacy/epsilon"][-1])
@@ -180,7 +184,7 @@ def test_the_audit_has_the_loss_of_the_joint_density(tmp_path: Path, perturbatio
 def noise_of(result: Any, t: int, runs: slice) -> Array:
     """Drawn again from the addresses."""
     address, ring = (2, range(6)[runs], np.arange(6), t), neighbours_of(nx.cycle_graph(6))
-    return draw(CorrelatedGaussian(noise_std=0.3, edge_ratio=2.0), address, np.full(6, 0.3), 4, ring)
+    return draw(CorrelatedGaussian(noise_std=0.3, edge_ratio=2.0), *address, np.full(6, 0.3), 4, neighbours=ring)
 
 
 def shared_with(colluders: tuple[int, ...], result: Any, t: int, runs: slice) -> Array:

@@ -101,8 +101,8 @@ class DataNode(Node):
         s = self.settings
         if not isinstance(s.perturbation, DataStepPerturbation):
             return np.zeros((len(self.runs), len(self.nodes), s.features))
-        address = s.seed, self.runs, self.nodes, t
-        return draw(s.perturbation.noise, address, s.parameter[t, self.nodes], s.features, s.neighbours)
+        noise, parameter = s.perturbation.noise, s.parameter[t, self.nodes]
+        return draw(noise, s.seed, self.runs, self.nodes, t, parameter, s.features, neighbours=s.neighbours)
 
     def released(self, primal: Array, t: int) -> Array:
         """With the Gaussian noise that hides where an inexact solve has ended."""

@@ -29,8 +29,8 @@ from dpadmm_mpi.methods.base import as_loss_takes
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.adversary import worst_replacements
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkSteps, Node, Settings, State, kkt_gradient, state_type
-from dpadmm_mpi.methods.decentralised.audited_steps import AuditedStep, InObjective, OnRelease, Pairs, argmins, joined
 from dpadmm_mpi.methods.decentralised.audited_noise import SharedNoise
+from dpadmm_mpi.methods.decentralised.audited_steps import AuditedStep, InObjective, OnRelease, Pairs, argmins, joined
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.networks.topology import IncomingSum
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian, Noise

@@ -1,4 +1,4 @@
-"""Noise that neighbours share, as the audit sees it (docs/mathematics.md, section 13).
+"""Noise that neighbours share, as the audit sees it (docs/mathematics.md, section 3).
 
 The loss of a step is about the law of node i's noise given everything else that the adversary knows: the noise of all other
 honest nodes, recovered from what was released, and the shared parts of the colluders' edges, drawn again from their seeds. With
