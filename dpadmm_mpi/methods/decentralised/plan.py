@@ -137,7 +137,7 @@ class NetworkPlan(Plan[State]):
             return {}
         epsilon = next(account for account in self.accounts if account.name == "epsilon")
         text = f"{epsilon.title} of a node against another one, which sees the messages of its neighbours alone; nan: itself"
-        pairs = pair_epsilon(epsilon.node_values, self.topology)
+        pairs = pair_epsilon(epsilon.node_values, self.topology, self.consensus_steps)
         return {"privacy/pair_epsilon": Known(pairs, ("node", "privacy/observer"), text)}
 
     @property
@@ -201,8 +201,9 @@ class NetworkPlan(Plan[State]):
         curvature = curvature_of(self.releases, self.ridge, assumed.dataset)
         theorems = Theorems(self.topology, self.releases, self.ridge, curvature, unbounded)
         gamma = self.settings.gamma[~np.isnan(self.settings.gamma).all(axis=1)]
-        recycles = self.method.recycling_gamma is not None
-        lines = theorems.conditions(gamma if recycles else None, fixed=not self.method.own_penalties)
+        recycled = self.config.release.free.recycled()
+        recycles = self.method.recycling_gamma is not None and recycled != 0
+        lines = theorems.conditions(gamma if recycles else None, not self.method.own_penalties, recycled or 1)
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
 
     def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
