@@ -14,7 +14,7 @@ from dpadmm_mpi.config.options import NonNegative, Options
 from dpadmm_mpi.config.schedules import Schedule
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.privacy.composition import RandomLoss
-from dpadmm_mpi.privacy.correlated_noise import Neighbours, Worth, shared_noise, worth
+from dpadmm_mpi.privacy.correlated_noise import Neighbours, Worth, worth
 from dpadmm_mpi.privacy.gamma_noise import GammaLoss
 from dpadmm_mpi.privacy.normal_noise import NormalLoss
 from dpadmm_mpi.problems.newton import norms
@@ -206,25 +206,12 @@ class CorrelatedGaussian(Gaussian):
         return worth(neighbours, self.edge_ratio, self.colluders)
 
 
-def draw(
-    noise: Noise,
-    seed: int,
-    runs: range,
-    nodes: Ints,
-    iteration: int,
-    parameter: Array,
-    features: int,
-    *,
-    neighbours: Neighbours = (),
-) -> Array:
-    """e_i(t), (runs, nodes, d), each from its own address; `neighbours` are those of all nodes, for noise that they share."""
+def draw(noise: Noise, seed: int, runs: range, nodes: Ints, iteration: int, parameter: Array, features: int) -> Array:
+    """e_i(t), (runs, nodes, d), each from its own address; without what neighbours share (correlated_noise.py)."""
     rngs = generators(seed, Purpose.NOISE, runs, nodes, iteration)
     unit = noise.samples(rngs, len(runs) * len(nodes), features)
     unit = unit.reshape(len(runs), len(nodes), features)
-    own = _checked(noise, "scaled", noise.scaled(unit, parameter), unit.shape)
-    if (shared := noise.edge_std(parameter)) is None:
-        return own
-    return own + shared[:, None] * shared_noise(seed, runs, nodes, iteration, neighbours, features)
+    return _checked(noise, "scaled", noise.scaled(unit, parameter), unit.shape)
 
 
 def _checked(noise: Noise, function: str, vectors: Any, shape: tuple[int, ...]) -> Array:

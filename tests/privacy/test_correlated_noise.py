@@ -2,7 +2,7 @@
 
 import itertools
 import signal
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,18 @@ from support import PROGRAMS, Raw, command, network_plan, planned, result_of
 
 from dpadmm_mpi.audit import audit
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.decentralised import algorithm
 from dpadmm_mpi.methods.decentralised import plan as planning
+from dpadmm_mpi.methods.decentralised.algorithm import DataNode
 from dpadmm_mpi.methods.decentralised.audit import read_transcript
 from dpadmm_mpi.methods.decentralised.audited_steps import Pairs
 from dpadmm_mpi.privacy import correlated_noise
 from dpadmm_mpi.privacy.correlated_noise import worth
-from dpadmm_mpi.privacy.noises import CorrelatedGaussian, draw
+from dpadmm_mpi.privacy.noises import CorrelatedGaussian
+from dpadmm_mpi.privacy.perturbations import Objective
+from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.storage.compare import compare
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Ints
 
 GRAPHS = {
     "path": nx.path_graph(4),
@@ -35,6 +39,18 @@ GRAPHS = {
 
 def neighbours_of(graph: Any) -> list[list[int]]:
     return [sorted(graph[i]) for i in range(len(graph))]
+
+
+def drawn(graph: Any, ratio: float, address: tuple[int, range, Ints, int], std: Array) -> Array:
+    """What nodes of this graph add, as a data step of theirs draws it."""
+    seed, runs, nodes, t = address
+    noise, neighbours = CorrelatedGaussian(noise_std=1.0, edge_ratio=ratio), tuple(map(tuple, neighbours_of(graph)))
+    plan, _ = network_plan(configuration(noise_std=1.0))
+    settings = replace(
+        plan.settings, perturbation=Objective(noise=noise), parameter=np.tile(std, (t + 1, 1)), neighbours=neighbours, seed=seed
+    )
+    settings = replace(settings, degree=np.array([len(nb) for nb in neighbours]))
+    return DataNode(settings, nodes, LocalProblems([]), runs).noise(t)
 
 
 def conditional_std(graph: Any, ratio: float, node: int, colluders: tuple[int, ...]) -> float:
@@ -54,8 +70,7 @@ def test_the_covariance_is_that_of_the_laplacian_and_the_shared_parts_cancel(nam
     graph, count, std, ratio = GRAPHS[name], 5000, 0.5, 1.5
     nodes = np.arange(len(graph))
     address, parameter = (7, range(count), nodes, 3), np.full(len(graph), std)
-    noise = draw(CorrelatedGaussian(noise_std=std, edge_ratio=ratio), *address, parameter, 4, neighbours=neighbours_of(graph))
-    own = draw(CorrelatedGaussian(noise_std=std, edge_ratio=0.0), *address, parameter, 4, neighbours=neighbours_of(graph))
+    noise, own = (drawn(graph, r, address, parameter) for r in (ratio, 0.0))
     np.testing.assert_allclose(noise.sum(axis=1), own.sum(axis=1), atol=1e-12)
     samples = noise.transpose(0, 2, 1).reshape(-1, len(graph))
     expected = std**2 * (np.eye(len(graph)) + ratio**2 * nx.laplacian_matrix(graph, range(len(graph))).toarray())
@@ -183,8 +198,7 @@ def test_the_audit_has_the_loss_of_the_joint_density(tmp_path: Path, perturbatio
 
 def noise_of(result: Any, t: int, runs: slice) -> Array:
     """Drawn again from the addresses."""
-    address, ring = (2, range(6)[runs], np.arange(6), t), neighbours_of(nx.cycle_graph(6))
-    return draw(CorrelatedGaussian(noise_std=0.3, edge_ratio=2.0), *address, np.full(6, 0.3), 4, neighbours=ring)
+    return drawn(nx.cycle_graph(6), 2.0, (2, range(6)[runs], np.arange(6), t), np.full(6, 0.3))
 
 
 def shared_with(colluders: tuple[int, ...], result: Any, t: int, runs: slice) -> Array:
@@ -208,7 +222,7 @@ def test_the_audit_catches_shared_parts_that_do_not_cancel(tmp_path: Path, monke
     honest = correlated_noise.shared_noise
     signs = np.array([1.0, -1.0] * 3)  # on this ring a node's neighbours are of the other sign, so both ends now agree
     for name, planted in (("added", lambda *a: signs[a[2], None] * honest(*a)), ("none", lambda *a: 0.0 * honest(*a))):
-        monkeypatch.setattr(sys.modules["dpadmm_mpi.privacy.noises"], "shared_noise", planted)
+        monkeypatch.setattr(algorithm, "shared_noise", planted)
         raw = configuration(noise_std=0.3) | {"runs": 20}
         path = tmp_path / f"{name}.h5"
         result_of(raw, path)
