@@ -11,6 +11,7 @@ from dpadmm_mpi.cli.options import config_argument, debug_option, extension_opti
 from dpadmm_mpi.errors import InputError
 
 if TYPE_CHECKING:
+    from dpadmm_mpi.config.extensions import Extension
     from dpadmm_mpi.config.files import Experiment
     from dpadmm_mpi.engine.loop import Manner
     from dpadmm_mpi.engine.several import Job
@@ -133,18 +134,22 @@ class Wanted(NamedTuple):
 
         return load(self.source, self.overrides, self.only, self.extensions)
 
+    def extension_files(self) -> "tuple[Extension, ...]":
+        from dpadmm_mpi.storage.experiments import extensions_of
+
+        return extensions_of(self.source, self.extensions)
+
     def configs(self) -> "list[Config]":
         return self.experiment().configs
 
 
 def load_everywhere(transport: "Transport", wanted: Wanted) -> None:
     """Every rank imports the extensions, which must be the same files: configurations travel as objects of their classes."""
-    from dpadmm_mpi.config.extensions import load
     from dpadmm_mpi.parallel.collective import agree, on_root
-    from dpadmm_mpi.storage.experiments import extensions_of
 
-    loaded = on_root(transport, lambda: extensions_of(wanted.source, wanted.extensions))
-    if loaded:
+    if loaded := on_root(transport, wanted.extension_files):
+        from dpadmm_mpi.config.extensions import load
+
         agree(transport, lambda: load(loaded))
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dpadmm_mpi.config.options import Options, names_in
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.registry import all_or_nothing, file_of, is_inside, place_of
+from dpadmm_mpi.registry import all_or_nothing, file_of, imported_sha256, is_inside, place_of
 
 _PREFIX = "dpadmm_extension_"
 
@@ -49,22 +49,23 @@ def _load(extension: Extension) -> Extension:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"extensions: {path} cannot be read: {error.strerror}") from None
-    digest = hashlib.sha256(content).hexdigest()
+    imported = _imported_as(path)
+    digest = (imported and imported_sha256(imported)) or hashlib.sha256(content).hexdigest()
     if extension.sha256 and digest != extension.sha256:
         raise InputError(
             f"extensions: {path} has changed: its sha256 is {digest[:12]}..., but {extension.sha256[:12]}... was used; restore "
             "it, or run the configuration anew"
         )
     name = f"{_PREFIX}{path.stem}_{digest[:12]}"
-    if name not in sys.modules and not _is_imported(path):
+    if name not in sys.modules and imported is None:
         _import(name, path)
     return Extension(str(path), digest)
 
 
-def _is_imported(path: Path) -> bool:
-    """Whether the file is a module under a name of its own, or the program: its classes have entered already."""
+def _imported_as(path: Path) -> str | None:
+    """The name of the file as a module under a name of its own, or as the program: its classes have entered already."""
     loaded = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
-    return any(file == str(path) for name, file in loaded if not name.startswith(_PREFIX))
+    return next((name for name, file in loaded if file == str(path) and not name.startswith(_PREFIX)), None)
 
 
 def _import(name: str, path: Path) -> None:
@@ -93,8 +94,8 @@ def _import(name: str, path: Path) -> None:
 
 
 def used_by(sections: Sequence[Options]) -> tuple[Extension, ...]:
-    """The files from outside that the chosen classes come from."""
-    files: dict[str, None] = {}
+    """The files from outside that the chosen classes come from, with the checksums that they had when they were imported."""
+    files: dict[str, str] = {}
     for section in sections:
         for _, chosen, _ in names_in(section):
             if is_inside(type(chosen)):
@@ -102,8 +103,8 @@ def used_by(sections: Sequence[Options]) -> tuple[Extension, ...]:
             file = file_of(type(chosen))
             if file is None or not file.is_file():
                 continue  # typed in: nothing that could be loaded again
-            files[str(file)] = None
-    return tuple(Extension(path, hashlib.sha256(Path(path).read_bytes()).hexdigest()) for path in files)
+            files[str(file)] = imported_sha256(type(chosen).__module__) or hashlib.sha256(file.read_bytes()).hexdigest()
+    return tuple(Extension(path, digest) for path, digest in files.items())
 
 
 def typed_in(sections: Sequence[Options]) -> list[str]:

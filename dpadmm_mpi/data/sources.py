@@ -33,7 +33,7 @@ from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.registry import Registry, file_of, is_inside, place_of
 from dpadmm_mpi.types import Ints
 
-sources = Registry["Source"]("source", "sources")
+sources = Registry["Source"]("source", "sources", homes=("data.sources", "data.arrays", "data.catalogue"))
 
 
 @sources.base

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from msgspec import field
@@ -33,13 +33,15 @@ from dpadmm_mpi.networks.metropolis import acceleration, second_eigenvalue, step
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
-from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants
 from dpadmm_mpi.problems.losses import losses as LOSSES
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry, own_behaviour, place_of
 from dpadmm_mpi.types import Array, Ints, Matrix
+
+if TYPE_CHECKING:
+    from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 
 CLASSIFIERS = ("final/primal", "final/server")  # of what is kept of a last state, what is measured
 
@@ -51,7 +53,9 @@ NO_NOISE = "none: the exact values are released"
 
 S = TypeVar("S", bound=State)
 
-methods = Registry["Method"]("method", "methods")
+methods = Registry["Method"](
+    "method", "methods", homes=("methods.decentralised.method", "methods.star.method", "methods.curated.method")
+)
 
 
 class Terms(Options):
@@ -451,7 +455,7 @@ class Plan(ABC, Generic[S]):
         return tuple(checked(account, type(method), "accounts", shape) for account in found)
 
     @cached_property
-    def curve(self) -> RecordedCurve | None:
+    def curve(self) -> "RecordedCurve | None":
         """delta over epsilon of everything that the worst node releases; None without noise or proof."""
         return curve(self.accounts)
 

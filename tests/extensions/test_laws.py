@@ -15,6 +15,8 @@ from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.methods import Admm, Decentralised, Node, State, methods
 from dpadmm_mpi.methods.star.method import PSAdmm
 from dpadmm_mpi.networks.topology import Channel
+from dpadmm_mpi.privacy.noises import Gamma, noises
+from dpadmm_mpi.privacy.perturbations import NoPerturbation, Objective
 from dpadmm_mpi.problems.losses import ScalarSlope
 from dpadmm_mpi.testing import Threads, check_loss, check_method, check_source, on_ranks
 from dpadmm_mpi.types import Array
@@ -130,6 +132,40 @@ def test_a_method_that_gives_its_records_away() -> None:
 
     found = broken_laws(check_method, Leaking, optimum=False)
     assert any(law.startswith("objective gamma: the audit says: ") for law in found)
+
+
+def test_a_noise_from_outside_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half as large as it says: the laws of a method try every registered noise that an audit can examine."""
+    monkeypatch.setattr(noises, "_classes", dict(noises.items()))
+
+    @dp.noise("quiet")
+    class Quiet(Gamma):
+        """Gamma noise of half the size, with the account of the whole."""
+
+        def scaled(self, unit: Array, parameter: Array) -> Array:
+            return 0.5 * super().scaled(unit, parameter)
+
+        def pure_loss(self, shift: Array, parameter: Array) -> Array:
+            return super().pure_loss(shift, parameter)
+
+        def random_loss(self, features: int, subspace: int) -> Any:
+            return super().random_loss(features, subspace)
+
+    @dp.noise("unknown")
+    class Unknown(Quiet):
+        """The same, with a key that nobody sets, so that nothing can be tried."""
+
+        size_of_it: float
+
+    @dp.method("objective-only")
+    class ObjectiveOnly(Admm):
+        """ADMM with noise in the objective alone."""
+
+        perturbations: ClassVar[tuple[type[dp.privacy.Perturbation], ...]] = (NoPerturbation, Objective)
+
+    found = broken_laws(check_method, ObjectiveOnly, optimum=False)
+    assert found
+    assert all(law.startswith("objective quiet: the audit says: ") for law in found)
 
 
 def test_a_method_without_accounts_is_sound() -> None:
