@@ -257,7 +257,7 @@ def serial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 6])
+@pytest.mark.parametrize("ranks", [3, 6])
 def test_same_bits_on_several_ranks(serial: Path, ranks: int) -> None:
     process = command("run", serial / "c.toml", "-o", serial / f"{ranks}.h5", ranks=ranks)
     assert process.returncode == 0, process.stderr
