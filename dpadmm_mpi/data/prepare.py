@@ -18,7 +18,7 @@ from dpadmm_mpi.data.steps import Step, preprocess
 from dpadmm_mpi.data.store import Store, open_store, write_store
 from dpadmm_mpi.errors import InputError, RunError
 
-VERSION = 3  # of the store and of what the steps do: a new one makes old stores unused
+VERSION = 4  # of the store and of what the steps do: a new one makes old stores unused
 SMALL = 8 << 20  # bytes of raw files that are prepared in this process
 
 
