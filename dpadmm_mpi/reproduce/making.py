@@ -18,7 +18,9 @@ from dpadmm_mpi.reproduce.figures import Figure
 from dpadmm_mpi.reproduce.pictures import write_table
 from dpadmm_mpi.reproduce.predicates import TestOutcome
 from dpadmm_mpi.reproduce.quantities import Results
+from dpadmm_mpi.reproduce.reported import with_reported
 from dpadmm_mpi.reproduce.running import results_of, results_of_variation
+from dpadmm_mpi.storage.result import Result
 
 
 def make(figure: Figure, folder: Path, quick: bool, vary: bool) -> dict[str, Any]:
@@ -27,9 +29,7 @@ def make(figure: Figure, folder: Path, quick: bool, vary: bool) -> dict[str, Any
     folder.mkdir(parents=True, exist_ok=True)
     config, written_down = configuration(figure.name), configuration(f"claims/{figure.name}")
     claims = read_claims(written_down)
-    results = results_of(config, folder / "data" / _work(figure, quick), figure.quick if quick else ())
-    if figure.attacked:
-        results = with_attacks(results)
+    results = _measured(figure, results_of(config, folder / "data" / _work(figure, quick), figure.quick if quick else ()))
     for ending in ("png", "svg"):
         draw(figure, results, folder / f"{figure.name}.{ending}")
     write_table(figure.panels, results, folder / f"{figure.name}.csv")
@@ -51,13 +51,17 @@ def make(figure: Figure, folder: Path, quick: bool, vary: bool) -> dict[str, Any
     return report
 
 
+def _measured(figure: Figure, results: Results) -> dict[str, Result]:
+    """With what is found from the recorded arrays."""
+    return with_reported(with_attacks(results) if figure.attacked else results)
+
+
 def _vary(figure: Figure, claims: Sequence[Claim], config: Path, folder: Path) -> list[dict[str, Any]]:
     place = folder / "data" / f"{figure.name}-variations"
     found = []
     for variation in figure.variations:
         varied = results_of_variation(config, place, (*figure.varied, *variation.overrides), variation.of_some)
-        if figure.attacked:
-            varied = with_attacks(varied)
+        varied = _measured(figure, varied)
         verdicts = [judgement.verdict for judgement in judge(claims, varied)]
         found.append({"text": variation.text, "runs": _most_runs(varied), "verdicts": verdicts})
     return found

@@ -17,6 +17,7 @@ SECONDS = "computing time of all nodes [s]"
 AXES = {
     "loss": "mean loss over the training records",
     "test_error": "share of test records classified wrongly",
+    "reported/test_error": "share of test records classified wrongly",
     "consensus_error": "mean distance from the mean classifier",
     "distance_to_optimum": "distance to the optimum, relative",
     "objective": "objective",
@@ -43,6 +44,7 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     over_seconds: bool = False
+    y_range: tuple[float, float] | None = None  # what is shown; None: everything
 
     @property
     def axes(self) -> tuple[str, str]:

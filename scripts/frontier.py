@@ -1,0 +1,223 @@
+"""The best settings of every method for every budget, and the configurations of the tuned frontiers with them.
+
+    python scripts/frontier.py tune adult --part 0/2       # studies in build/frontier/, a file each; goes on where it was
+    python scripts/frontier.py write adult                 # configs/frontier-tuned.toml from the studies
+    dpadmm reproduce frontier-tuned
+
+Settings are chosen on the records of the figure, with another seed: another split into training and test records, another graph,
+other noise. The choice itself costs privacy, which is not counted. Where it says "synthetic", no record is looked at.
+"""
+
+import argparse
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from dpadmm_mpi.parallel.serial import Serial
+from dpadmm_mpi.tuning.search import search
+from dpadmm_mpi.tuning.study import Study
+from dpadmm_mpi.tuning.task import RECORDS, Request, Task, Wish, make_task
+from dpadmm_mpi.tuning.tuners import tuners
+
+HERE = Path(__file__).parent.parent
+STUDIES = HERE / "build" / "frontier"
+SEED = 8  # of the figure
+SEARCHED = 1008  # of the searches
+DELTA = 1e-5
+C = 1750.0
+REG, LAMBDA1 = 6.286e-5, 2.514e-5  # the same regulariser: reg = rho / (2 C); lambda1 = 2 reg / N
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A method with its noise: how it is searched, and what its paper has."""
+
+    label: str
+    method: str
+    perturbation: str = ""
+    problem: dict[str, Any] = field(default_factory=dict)
+    algorithm: dict[str, Any] = field(default_factory=dict)  # that its paper has, or that is needed to begin with
+    published: bool = True
+    account: str = "epsilon"
+    space: dict[str, Any] = field(default_factory=dict)
+    trials: int = 12
+    on: str = RECORDS
+
+    @property
+    def called(self) -> str:
+        return self.label if self.on != RECORDS else f"{self.label}, tuned"
+
+
+GROWING = {"first": 1.04, "ratio": 1.04}
+CURATED = {"lambda1": LAMBDA1, "regulariser": "l2", "map": "identity"}
+LINEARISED = {"rho": 0.1, "eta": 4.0, "gamma": 1.0}
+WIDTHS = {"problem.width": [1.0, 0.5, 2.0]}
+CURVES = (
+    Curve("MR-ADMM", "mr-admm", "objective", algorithm={"eta": GROWING, "gamma": 0.5}, trials=20),
+    Curve("M-ADMM (PP)", "m-admm", "penalty", algorithm={"eta": {"first": 1.0, "ratio": 1.02}}),
+    Curve("DP-DGD", "dp-dgd", published=False, account="sound"),
+    Curve("one-shot", "one-shot", "objective", algorithm={"eta": 0.1}, published=False, space={"iterations": 15}),
+    Curve("gossip", "gossip", published=False, account="sound", space={"iterations": "15:400:log"}),
+    Curve("central-objective", "central-objective", "objective", algorithm={"eta": 0.1}, published=False,
+          space={"iterations": 1, "algorithm.eta": "0.002:2:log", "problem.rho": "0.005:5:log"}),
+    Curve("MR-ADMM, Huber", "mr-admm", "objective", problem={"loss": "huber", "width": 1.0},
+          algorithm={"eta": GROWING, "gamma": 0.5}, published=False, space=WIDTHS, trials=20),
+    Curve("MR-ADMM, synthetic", "mr-admm", "objective", algorithm={"eta": GROWING, "gamma": 0.5}, published=False,
+          on="synthetic"),
+    Curve("R-ADMM", "r-admm", "objective", algorithm={"eta": 1.0, "gamma": 0.5}),
+    Curve("ADMM (DVP)", "admm", "dual", algorithm={"eta": 1.0}),
+    Curve("MR-ADMM, output noise", "mr-admm", "primal", algorithm={"eta": GROWING, "gamma": 0.5}),
+    Curve("DP gradient tracking", "dp-gradient-tracking", published=False, account="sound"),
+    Curve("DP-AccADMM", "dp-acc-admm", problem=CURATED, algorithm=LINEARISED, account="sound"),
+    Curve("DP-ADMM", "dp-admm", problem=CURATED, algorithm=LINEARISED, account="sound"),
+    Curve("PS-ADMM", "ps-admm", problem={"reg": REG}, algorithm={"rho": 0.1, "eta": 1.0, "inner_steps": 500}, account="sound",
+          space={"iterations": "1:12:log", "algorithm.inner_steps": "5:200:log"}, trials=8),
+)  # fmt: skip
+FEW = ("MR-ADMM", "M-ADMM (PP)", "DP-DGD", "one-shot", "gossip", "central-objective")
+HUB = ("ps-admm", "dp-admm", "dp-acc-admm")  # methods with a server or a curator
+LITTLE_NOISE = 10.0  # from this epsilon on more steps and smaller penalties may pay
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    data: dict[str, Any]
+    epsilons: tuple[str, ...]
+    curves: tuple[str, ...]
+    share: float = 1.0  # of the trials
+
+
+FIGURES = {
+    "adult": Figure("frontier-tuned", {"source": "adult", "train": 40000}, ("1", "0.5", "2", "0.1", "10"),
+                    tuple(curve.label for curve in CURVES)),
+    "a9a": Figure("frontier-a9a", {"source": "a9a", "train": 40000}, ("1", "0.1", "10"), FEW, share=0.5),
+    "ijcnn1": Figure("frontier-ijcnn1", {"source": "ijcnn1", "train": 40000}, ("1", "0.1", "10"), FEW, share=0.5),
+}  # fmt: skip
+
+
+def curves_of(figure: Figure) -> list[Curve]:
+    return [curve for curve in CURVES if curve.label in figure.curves]
+
+
+def base_of(figure: Figure, seed: int) -> dict[str, Any]:
+    return {
+        "name": figure.name,
+        "seed": seed,
+        "runs": 10,
+        "iterations": 50,
+        "data": figure.data,
+        "network": {"graph": "random", "nodes": 5},
+        "problem": {"C": C, "rho": 0.22},
+        "privacy": {"delta": DELTA},
+        "record": {"optimum": False},
+    }
+
+
+def published(curve: Curve, e: str) -> dict[str, Any]:
+    """The variant with its paper's settings."""
+    privacy = {"target": float(e), "target_account": curve.account}
+    return {
+        "name": f"{curve.label}, papers, epsilon {e}",
+        **({"problem": curve.problem} if curve.problem else {}),
+        "algorithm": {"method": curve.method, **curve.algorithm},
+        "privacy": {**({"perturbation": curve.perturbation} if curve.perturbation else {}), **privacy},
+    }
+
+
+def task_of(figure: Figure, curve: Curve, e: str, runs: int) -> Task:
+    base = base_of(figure, SEARCHED)
+    one = published(curve, e)
+    table = {**base, **one, "name": figure.name, "privacy": {**base["privacy"], **one["privacy"]}}
+    if curve.method in HUB:  # which have a regulariser of their own in the place of C and rho
+        table |= {"problem": curve.problem, "network": {"nodes": 5}}
+    else:
+        table["problem"] = {**base["problem"], **curve.problem}
+    space: dict[str, Any] = dict(curve.space)
+    if float(e) >= LITTLE_NOISE and curve.account == "epsilon" and "iterations" not in space:
+        eta = "algorithm.eta.first" if isinstance(curve.algorithm["eta"], dict) else "algorithm.eta"
+        space |= {"iterations": "1:30:log", eta: "0.01:3:log"}
+    if float(e) >= LITTLE_NOISE and curve.method == "one-shot":
+        space |= {"algorithm.eta": "0.002:2:log"}
+    return make_task(Request(table), Wish(epsilon=float(e), delta=DELTA, methods=(curve.method,), runs=runs, on=curve.on, space=space))
+
+
+def jobs(figure: Figure) -> Iterator[tuple[Curve, str, Path]]:
+    for curve in curves_of(figure):
+        for e in figure.epsilons:
+            number = zlib.crc32(f"{curve.label} {e}".encode())
+            yield curve, e, STUDIES / figure.name / f"{curve.method}-{e}-{number:08x}.jsonl"
+
+
+def study_of(figure: Figure, curve: Curve, e: str, path: Path, runs: int) -> Study:
+    trials = max(6, round(curve.trials * figure.share))
+    return search(task_of(figure, curve, e, runs), tuners["tpe"](), trials, Serial(), path)
+
+
+def tune(figure: Figure, part: str, runs: int, only: str) -> None:
+    import time
+
+    mine, parts = (int(each) for each in part.split("/"))
+    for number, (curve, e, path) in enumerate(jobs(figure)):
+        if number % parts != mine or only not in curve.label:
+            continue
+        begin = time.perf_counter()
+        best = study_of(figure, curve, e, path, runs).best()
+        print(f"{curve.label}, {e}: {best.value:.4f} in {time.perf_counter() - begin:.0f} s {best.settings}", flush=True)
+
+
+def write(figure: Figure, runs: int) -> None:
+    base = base_of(figure, SEED)
+    variants: list[dict[str, Any]] = [{"name": "non-private", "algorithm": {"method": "admm", "eta": 1.0}}]
+    counted = 0
+    for curve, e, path in jobs(figure):
+        if curve.published:
+            variants.append(published(curve, e))
+        if path.exists():
+            study = study_of(figure, curve, e, path, runs)
+            counted += len(study.trials)
+            variants.append(tuned(curve, e, study))
+    head = (
+        f"# Every method with the best settings that were found for each epsilon, beside those of its paper. Found by {counted} trials of\n"
+        f"# {runs} runs in all (scripts/frontier.py) on the records themselves with the seed {SEARCHED}, so with another split, graph and noise: the\n"
+        "# choice costs privacy that is not counted. Only \"synthetic\" has settings that were found without a look at any record.\n"
+    )
+    (HERE / "configs" / f"{figure.name}.toml").write_text(head + tomli_w.dumps({**base, "variant": variants}), encoding="utf-8")
+
+
+def tuned(curve: Curve, e: str, study: Study) -> dict[str, Any]:
+    """A variant of the best trial."""
+    one = published(curve, e)
+    first = {"name": f"{curve.called}, epsilon {e}", "algorithm": {"method": curve.method}}
+    made: dict[str, Any] = {**first, "problem": dict(one.get("problem", {})), "privacy": dict(one["privacy"])}
+    for key, value in study.best().settings.items():
+        section, _, name = key.partition(".")
+        if name:
+            made.setdefault(section, {})[name] = value
+        else:
+            made[key] = value
+    if "gamma" in curve.algorithm and "gamma" not in made["algorithm"]:
+        made["algorithm"]["gamma"] = curve.algorithm["gamma"]
+    return {key: value for key, value in made.items() if value != {}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["tune", "write"])
+    parser.add_argument("figure", choices=list(FIGURES))
+    parser.add_argument("--part", default="0/1", help="every n-th study from the k-th on, as 0/2")
+    parser.add_argument("--runs", type=int, default=3, help="of a trial")
+    parser.add_argument("--only", default="", help="curves whose name contains this")
+    given = parser.parse_args()
+    figure = FIGURES[given.figure]
+    if given.what == "tune":
+        tune(figure, given.part, given.runs, given.only)
+    else:
+        write(figure, given.runs)
+
+
+if __name__ == "__main__":
+    main()
