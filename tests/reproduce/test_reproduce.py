@@ -56,6 +56,8 @@ def _everything() -> Result:
         "objective_gap",
         "attack/known",
         "attack/secret",
+        "reported/test_error",
+        "reported/above_last_iterate",
     )
     accounts = ("bound", "tight", "epsilon", "epsilon_paper", "epsilon_sound")
     arrays: dict[str, Any] = {name: np.ones((2, 60)) for name in names} | {f"privacy/{name}": np.ones(60) for name in accounts}
