@@ -23,6 +23,7 @@ from dpadmm_mpi.reproduce.figures import Figure
 from dpadmm_mpi.reproduce.pictures import Curve, Panel, lines
 from dpadmm_mpi.reproduce.quantities import Results
 
+REFERENCES = ("black", "0.5")
 START = 5  # iterations after which a loss must be in the picture
 
 
@@ -47,8 +48,12 @@ def _draw_panel(panel: Panel, axis: Any, results: Results, labels: Sequence[str]
     if panel.log_x:
         logarithmic(axis, "x")
     drawn = list(lines(panel, results))
+    plain = [label for label in labels if label not in panel.references]
     for line in drawn:
-        handles[line.label] = _draw_line(line, axis, labels.index(line.label), len(labels), panel.x is not None)
+        if line.label in panel.references:
+            handles[line.label] = _draw_reference(line, axis, panel.references.index(line.label))
+        else:
+            handles[line.label] = _draw_line(line, axis, plain.index(line.label), len(plain), panel.x is not None)
     if panel.measure == "loss" and panel.x is None and not panel.log_y and not panel.over_seconds:
         _leave_out_the_start(axis, drawn)
     if panel.y_range is not None:
@@ -66,6 +71,10 @@ def _leave_out_the_start(axis: Any, drawn: Sequence[Curve]) -> None:
     top = max(line.high[line.x >= START].max() for line in drawn)
     bottom = min(line.low.min() for line in drawn)
     axis.set_ylim(bottom - 0.04 * (top - bottom), top + 0.08 * (top - bottom))
+
+
+def _draw_reference(line: Curve, axis: Any, index: int) -> Any:
+    return axis.plot(line.x, line.mean, color=REFERENCES[index], linestyle=":", lw=1.8, label=line.label)[0]
 
 
 def _draw_line(line: Curve, axis: Any, index: int, count: int, has_points: bool) -> Any:

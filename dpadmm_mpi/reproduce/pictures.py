@@ -17,7 +17,7 @@ SECONDS = "computing time of all nodes [s]"
 AXES = {
     "loss": "mean loss over the training records",
     "test_error": "share of test records classified wrongly",
-    "reported/test_error": "share of test records classified wrongly",
+    "reported/test_error": "test error",
     "consensus_error": "mean distance from the mean classifier",
     "distance_to_optimum": "distance to the optimum, relative",
     "objective": "objective",
@@ -45,6 +45,7 @@ class Panel:
     log_y: bool = False
     over_seconds: bool = False
     y_range: tuple[float, float] | None = None  # what is shown; None: everything
+    references: tuple[str, ...] = ()  # labels of curves that the others are compared with: dotted, black and grey
 
     @property
     def axes(self) -> tuple[str, str]:
