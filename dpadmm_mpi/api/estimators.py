@@ -94,7 +94,33 @@ class PrivateConsensusClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         return tags
 
     def fit(self, X: Any, y: Any) -> "PrivateConsensusClassifier":
-        """Spread the records over the nodes and let them train."""
+        """Spread the records over the nodes and let them train.
+
+        Parameters
+        ----------
+        X : features, (records, features), dense or sparse
+        y : two different labels
+
+        Returns
+        -------
+        The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            y has not two different labels, or norm_bound is not positive.
+        InputError
+            A key of `settings` is wrong, or the target cannot be met.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusClassifier
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusClassifier(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0] > 0)
+        >>> model.epsilon_, model.coef_.shape
+        (inf, (1, 3))
+        """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         self.classes_ = unique_labels(y)
@@ -129,18 +155,87 @@ class PrivateConsensusClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         return {**keys, "init": "zero", "delta": self.delta, **(self.settings or {})}
 
     def decision_function(self, X: Any) -> Array:
-        """Positive predicts the second class."""
+        """Positive predicts the second class.
+
+        Parameters
+        ----------
+        X : features like those of `fit`
+
+        Returns
+        -------
+        (records,)
+
+        Raises
+        ------
+        NotFittedError
+            `fit` was not called.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusClassifier
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusClassifier(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0] > 0)
+        >>> bool(model.decision_function([[1.0, 0.0, 0.0]])[0] > 0)
+        True
+        """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return np.asarray(X @ self.coef_[0] + self.intercept_[0])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likelier class of each record."""
+        """The likelier class of each record.
+
+        Parameters
+        ----------
+        X : features like those of `fit`
+
+        Returns
+        -------
+        One of `classes_` for each record.
+
+        Raises
+        ------
+        NotFittedError
+            `fit` was not called.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusClassifier
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusClassifier(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0] > 0)
+        >>> model.predict([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]])
+        array([ True, False])
+        """
         positive = self.decision_function(X) >= 0
         return np.asarray(self.classes_[positive.astype(np.int64)])
 
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities of the two classes, by the logistic model; noise in the weights makes them too sure or too shy."""
+        """Probabilities of the two classes, by the logistic model; noise in the weights makes them too sure or too shy.
+
+        Parameters
+        ----------
+        X : features like those of `fit`
+
+        Returns
+        -------
+        (records, 2), in the order of `classes_`.
+
+        Raises
+        ------
+        NotFittedError
+            `fit` was not called.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusClassifier
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusClassifier(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0] > 0)
+        >>> model.predict_proba([[1.0, 0.0, 0.0]]).sum(axis=1)
+        array([1.])
+        """
         from scipy.special import expit
 
         positive = expit(self.decision_function(X))

@@ -209,7 +209,23 @@ def final_name(place: str, kept: str) -> str:
 
 
 def to_toml(config: Config) -> str:
-    """The resolved configuration as TOML text; parsing it gives the same configuration."""
+    """The resolved configuration as TOML text; parsing it gives the same configuration.
+
+    Parameters
+    ----------
+    config : as `parse` gives it
+
+    Returns
+    -------
+    TOML with every default filled in.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> config = dp.methods.parse({"data": {"records": 200, "features": 3}})
+    >>> "records = 200" in dp.methods.to_toml(config)
+    True
+    """
     import tomli_w
 
     return tomli_w.dumps(as_table(config))
@@ -225,6 +241,23 @@ def as_table(config: Config) -> dict[str, Any]:
 
 
 def fingerprint(config: Config) -> str:
+    """What tells configurations apart: two with the same fingerprint give the same bits.
+
+    Parameters
+    ----------
+    config : as `parse` gives it
+
+    Returns
+    -------
+    The sha256 of its TOML text, 64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> config = dp.methods.parse({"data": {"records": 200, "features": 3}})
+    >>> len(dp.methods.fingerprint(config))
+    64
+    """
     return hashlib.sha256(to_toml(config).encode()).hexdigest()
 
 
@@ -565,6 +598,29 @@ def as_loss_takes(loss: Loss, shard: Shard) -> tuple[Matrix, Array | None]:
 
 
 def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
+    """What a run will do, and on which records: graph, schedules, calibrated noise, releases, accounts. Nothing is run.
+
+    Parameters
+    ----------
+    config : as `parse` gives it
+
+    Returns
+    -------
+    The plan, and the data set spread over the nodes.
+
+    Raises
+    ------
+    InputError
+        It cannot work: data are missing, the graph is not connected, a target cannot be met, a theorem's condition fails.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> config = dp.methods.parse({"data": {"records": 200, "features": 3}})
+    >>> plan, dataset = dp.methods.make_plan(config)
+    >>> plan.nodes, plan.sizes.tolist()
+    (5, [32, 32, 32, 32, 32])
+    """
     topology = build(config.network.graph, config.seed)
     dataset = config.data.dataset(topology.nodes, config.seed)
     plan = config.method.plan(config, topology, dataset)

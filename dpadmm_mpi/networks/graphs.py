@@ -256,7 +256,28 @@ class Network(Options):
 
 
 def build(graph: Graph, seed: int) -> Topology:
-    """The graph of a configuration; a disconnected one is refused with its components."""
+    """The graph of a configuration.
+
+    Parameters
+    ----------
+    graph : a graph with its options
+    seed : of what is drawn; a drawn graph is drawn again until it is connected
+
+    Returns
+    -------
+    Neighbours of every node, and what follows from them.
+
+    Raises
+    ------
+    InputError
+        The graph is not connected; the sentence has its components.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> dp.networks.build(dp.networks.graphs["path"](nodes=3), seed=1).edges.tolist()
+    [[0, 1], [1, 2]]
+    """
     nodes = graph.size
     if isinstance(graph, Hub):
         return Topology((*(((nodes,),) * nodes), tuple(range(nodes))), has_hub=True)

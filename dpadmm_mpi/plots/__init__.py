@@ -38,8 +38,31 @@ def figure(
 ) -> Any:
     """A matplotlib Figure of some kind, or of a measurement by its name.
 
-    `account` names the privacy account, `bars` draws ranges as bars, not as bands. Results are told apart by colour, line and
-    marker: the first, second, ... look, or those of `places`, counted from 0.
+    Results are told apart by colour, line and marker.
+
+    Parameters
+    ----------
+    results : what is to be shown
+    kind : a kind of `dpadmm plot`, or a measurement by its name
+    account : the privacy account; none: the first that fits
+    bars : ranges as bars, not as bands
+    places : which looks the results have, counted from 0; the first, second, ..., if they are not given
+
+    Returns
+    -------
+    A matplotlib Figure.
+
+    Raises
+    ------
+    InputError
+        There is no such kind, the results lack what it shows, or matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+    >>> [axis.get_xlabel() for axis in dp.plots.figure([result], "loss").axes]
+    ['iteration t']
     """
     request = Request(tuple(results), kind, account, bars, tuple(places))
     found, measure = plots.find(kind), kind.replace("-", "_")
@@ -53,18 +76,86 @@ def figure(
 def draw(
     results: Sequence[Result], target: Path, kind: str = "overview", account: str | None = None, bars: bool = False
 ) -> None:
-    """A figure as a file: PNG, SVG or PDF, by the target's ending."""
+    """A figure as a file: PNG, SVG or PDF, by the target's ending.
+
+    Parameters
+    ----------
+    results : what is to be shown
+    target : the file
+    kind, account, bars : as in `figure`
+
+    Raises
+    ------
+    InputError
+        As in `figure`; or the file has another ending, or cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import dpadmm_mpi as dp
+    >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dp.plots.draw([result], Path(folder) / "loss.svg", kind="loss")
+    ...     sorted(path.name for path in Path(folder).iterdir())
+    ['loss.svg']
+    """
     refuse_ending(target)
     save(figure(results, kind, account, bars), target)
 
 
 def comparison(results: Sequence[Result], target: Path) -> None:
-    """Loss and test error with mean and range over runs, and privacy, over the iterations."""
+    """Loss and test error with mean and range over runs, and privacy, over the iterations, as a file.
+
+    Parameters
+    ----------
+    results : what is to be shown
+    target : the file: PNG, SVG or PDF, by its ending
+
+    Raises
+    ------
+    InputError
+        As in `draw`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import dpadmm_mpi as dp
+    >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dp.plots.comparison([result], Path(folder) / "all.png")
+    ...     (Path(folder) / "all.png").read_bytes()[1:4]
+    b'PNG'
+    """
     draw(results, target)
 
 
 def svg(results: Sequence[Result], kind: str, places: Sequence[int] = (), prefix: str = "f") -> str:
-    """A figure as an <svg> element for a page; `prefix` keeps its ids apart from those of the page's other figures."""
+    """A figure as an <svg> element for a page.
+
+    Parameters
+    ----------
+    results : what is to be shown
+    kind, places : as in `figure`
+    prefix : keeps its ids apart from those of the page's other figures
+
+    Returns
+    -------
+    The element as text.
+
+    Raises
+    ------
+    InputError
+        As in `figure`.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+    >>> dp.plots.svg([result], "loss")[:4]
+    '<svg'
+    """
     text = StringIO()
     with style():
         drawn = figure(results, kind, places=places)

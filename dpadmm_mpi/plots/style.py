@@ -133,7 +133,25 @@ def account_line(name: str) -> Any:
 
 
 def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[Any, list[Any]]:
-    """A figure with `count` axes, at most `columns` beside each other; sizes in inches, of one panel."""
+    """A figure with some axes beside and below each other.
+
+    Parameters
+    ----------
+    count : the number of axes
+    width, height : of one panel, in inches
+    columns : how many stand beside each other at most
+
+    Returns
+    -------
+    The figure, and its axes.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> figure, axes = dp.plots.panels(4, 3.0, 2.0)
+    >>> len(axes), figure.get_size_inches().tolist()
+    (4, [9.0, 4.0])
+    """
     from matplotlib.figure import Figure  # without pyplot: a notebook's own figures are left alone
 
     across = min(count, columns)
@@ -212,6 +230,22 @@ def widened(low: float, high: float) -> tuple[float, float]:
 
 
 def caption(axis: Any, text: str, x: str = "iteration t") -> None:
+    """What a panel shows.
+
+    Parameters
+    ----------
+    axis : of matplotlib
+    text : its title
+    x : of the horizontal axis
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> _, [axis] = dp.plots.panels(1, 3.0, 2.0)
+    >>> dp.plots.caption(axis, "loss")
+    >>> axis.get_title(), axis.get_xlabel()
+    ('loss', 'iteration t')
+    """
     axis.set_xlabel(textwrap.fill(x, 62))
     axis.set_title(text)
     axis.margins(x=0.02)

@@ -41,10 +41,12 @@ class Result:
 
     @property
     def name(self) -> str:
+        """Of the configuration."""
         return str(self.attributes["/"].get("name", Path(self.source).stem))
 
     @property
     def complete(self) -> bool:
+        """Whether the run has ended; otherwise what it did not reach is nan."""
         return bool(self.attributes["/"]["complete"])
 
     @property
@@ -54,14 +56,17 @@ class Result:
 
     @property
     def iteration(self) -> NDArray[Any]:
+        """The recorded iterations, from 0."""
         return self["iteration"]
 
     @property
     def loss(self) -> NDArray[Any]:
+        """Mean over the nodes of their mean losses, (run, iteration)."""
         return self["loss"]
 
     @property
     def test_error(self) -> NDArray[Any]:
+        """Of the mean classifier, (run, iteration)."""
         return self["test_error"]
 
     @property
@@ -71,6 +76,7 @@ class Result:
 
     @property
     def tight(self) -> NDArray[Any]:
+        """The tighter pure bound on the total privacy loss, (iteration,)."""
         return self["privacy/tight"]
 
     def epsilon_against(self, *observers: int) -> NDArray[Any]:
@@ -80,8 +86,11 @@ class Result:
 
         Parameters
         ----------
-        *observers : int
-            The nodes, counted from 0.
+        *observers : the nodes, counted from 0
+
+        Returns
+        -------
+        (nodes,)
 
         Raises
         ------
@@ -114,7 +123,24 @@ class Result:
         return RecordedCurve(self["privacy/curve_epsilon"], self["privacy/curve"], self["privacy/renyi"])
 
     def to_xarray(self) -> Any:
-        """An xarray.Dataset; names in groups keep their path, as in "privacy/bound", their dimensions do not."""
+        """An xarray.Dataset; names in groups keep their path, as in "privacy/bound", their dimensions do not.
+
+        Returns
+        -------
+        A Dataset with the attributes of the file and of every array.
+
+        Raises
+        ------
+        InputError
+            xarray is not installed.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> result = dp.run({"iterations": 2, "data": {"records": 200, "features": 3}})
+        >>> result.to_xarray()["loss"].sel(run=0).dims
+        ('iteration',)
+        """
         try:
             import xarray as xr
         except ImportError:
@@ -132,6 +158,22 @@ class Result:
         """A tidy pandas.DataFrame: a row for each run and iteration that was reached, a column for each number of them.
 
         Measurements keep their name; the privacy accounts, which are the same in all runs, lose the "privacy/" before it.
+
+        Returns
+        -------
+        A frame with the columns run, iteration, loss, ...
+
+        Raises
+        ------
+        InputError
+            pandas is not installed.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> result = dp.run({"iterations": 2, "runs": 2, "data": {"records": 200, "features": 3}})
+        >>> result.to_pandas()[["run", "iteration"]].to_numpy().tolist()
+        [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
         """
         try:
             import pandas as pd
