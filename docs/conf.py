@@ -37,3 +37,4 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_theme_options = {"show_toc_level": 2, "home_page_in_toc": True, "use_download_button": False, "show_navbar_depth": 1}
+html_theme_options |= {"navbar_start": [], "navbar_center": [], "navbar_end": [], "navbar_persistent": []}  # the side has a search

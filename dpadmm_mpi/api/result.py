@@ -47,7 +47,7 @@ class Result(stored.Result):
     --------
     >>> import dpadmm_mpi as dp
     >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
-    >>> result["loss"].shape, result.dims["privacy/node_epsilon"], result.attributes["privacy/epsilon"]["delta"]
+    >>> result["loss"].shape, result.dims["privacy/node_epsilon"], float(result.attributes["privacy/epsilon"]["delta"])
     ((1, 3), ('iteration', 'node'), 1e-05)
     """
 

@@ -212,6 +212,7 @@ def on_ranks(size: int, work: Callable[[Threads], T], patience: float = PATIENCE
 
     Examples
     --------
+    >>> from dpadmm_mpi.testing import on_ranks
     >>> on_ranks(3, lambda rank: rank.highest([rank.rank, -rank.rank]))
     [[2, 0], [2, 0], [2, 0]]
     """

@@ -28,7 +28,8 @@ IN_ROOMS = {name: found for room in ROOMS for name, found in names(getattr(dpadm
 def members(cls: type) -> Iterator[tuple[str, Any]]:
     """What this package defines on a class, not scikit-learn."""
     for name, member in inspect.getmembers(cls):
-        ours = any(name in vars(base) for base in cls.__mro__ if base.__module__.startswith("dpadmm_mpi"))
+        function = member.fget if isinstance(member, property) else member
+        ours = str(getattr(function, "__module__", "")).startswith("dpadmm_mpi")
         if ours and not name.startswith("_") and (callable(member) or isinstance(member, property)):
             yield f"{cls.__name__}.{name}", member
 
