@@ -19,6 +19,7 @@ from dpadmm_mpi.parallel.launcher import refuse_copies
 from dpadmm_mpi.parallel.mpi import Mpi
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.parallel.transport import Transport
+from dpadmm_mpi.parallel.watch import watching
 from dpadmm_mpi.storage.experiments import load as load_experiment
 from dpadmm_mpi.storage.experiments import source_of
 from dpadmm_mpi.storage.result import load as load_result
@@ -86,16 +87,18 @@ def run(
     if comm is None and output is not None:
         refuse_copies()
     transport: Transport = Serial() if comm is None else Mpi(comm)
-    with guard(transport, traceback.print_exception):
+    advice = "run it again" if output is None else f"go on with run(..., {str(output)!r}, resume=True)"
+    with watching(transport, advice) as watch, guard(transport, traceback.print_exception):
         brought = agree(transport, lambda: arrays.bring(data, test if transport.rank == 0 else None, shards))
         inventory = inventory_of(transport, brought)
 
         def configured() -> Config:
-            changed = _changes(config, graph, settings, inventory)
+            changed = changes_of(config, graph, settings, inventory)
             files = [extensions] if isinstance(extensions, str) else extensions
             return _one(config, [*changed, *([overrides] if isinstance(overrides, str) else overrides)], only, files)
 
         chosen = agree(transport, configured)
+        watch.set_patience([chosen.record.patience])
         with at_hand(transport, chosen, brought, inventory):
             path = None if output is None else Path(output)
             holders = None if inventory is None else inventory.holders
@@ -133,14 +136,14 @@ def load(path: str | Path) -> Result:
 
 
 def _one(config: ConfigLike, changed: Sequence[str | Setting], only: str | None, files: Sequence[str]) -> Config:
-    experiment = load_experiment(_checked(config), changed, only, files)
+    experiment = load_experiment(checked_config(config), changed, only, files)
     if len(experiment.configs) > 1:
         names = ", ".join(f'"{c.name}"' for c in experiment.configs)
         raise InputError(f"only: the file holds several configurations; choose one of {names}")
     return experiment.configs[0]
 
 
-def _checked(config: ConfigLike) -> str | Path | Mapping[str, Any]:
+def checked_config(config: ConfigLike) -> str | Path | Mapping[str, Any]:
     if config is None:
         return {}
     if isinstance(config, str | Path | Mapping):
@@ -150,13 +153,13 @@ def _checked(config: ConfigLike) -> str | Path | Mapping[str, Any]:
     )  # fmt: skip
 
 
-def _changes(config: ConfigLike, graph: Any, settings: Mapping[str, Any], inventory: Inventory | None) -> list[Setting]:
+def changes_of(config: ConfigLike, graph: Any, settings: Mapping[str, Any], inventory: Inventory | None) -> list[Setting]:
     """What the keywords and what was brought say, as dotted keys."""
     changed: list[Setting] = []
     if inventory is not None:
         changed += [("data.source", "arrays"), ("data.sha256", inventory.sha256)]
     changed += keywords.network(graph) if graph is not None else []
-    base = source_of(_checked(config)).raw
+    base = source_of(checked_config(config)).raw
     changed += keywords.changes(settings, base, changed)
     if inventory is not None and inventory.shards and not keywords.says(base, changed, "network", "nodes"):
         changed.append(("network.nodes", inventory.shards))

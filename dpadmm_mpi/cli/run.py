@@ -1,6 +1,7 @@
 """`dpadmm run`: one configuration or many, on all ranks or on groups of them, from the beginning or from a checkpoint."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -90,6 +91,7 @@ def run(
     from dpadmm_mpi.engine.stopping import Stopper
     from dpadmm_mpi.parallel.collective import guard, on_root
     from dpadmm_mpi.parallel.mpi import connect
+    from dpadmm_mpi.parallel.watch import watching
 
     if force and resume:
         raise InputError("--force and --resume: one replaces what there is, the other goes on with it; choose one")
@@ -97,7 +99,10 @@ def run(
     if not selftest:
         stopper.install()
     transport = connect(serial)
-    with guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")):
+    with (
+        watching(transport, f"go on with: {resuming(sys.argv)}", until_the_end=True) as watch,
+        guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")),
+    ):
         wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
         load_everywhere(transport, wanted)
         if selftest:
@@ -108,6 +113,7 @@ def run(
         manner = Manner(force, resume, threads)
         jobs = on_root(transport, lambda: _jobs(wanted, manner))
         if jobs:
+            watch.set_patience([job.config.record.patience for job in jobs])
             groups = min(1 if pack is None else pack or transport.size, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
                 click.echo(f"dpadmm: note: {advice}", err=True)
@@ -117,6 +123,12 @@ def run(
             if ended is not None:
                 raise ended
     return 0
+
+
+def resuming(words: list[str]) -> str:
+    """The command that goes on with what this one has begun, alone or under a launcher."""
+    kept = [word for word in words[1:] if word not in ("--force", "--resume")]
+    return shlex.join(["dpadmm", *kept, "--resume"])
 
 
 class Wanted(NamedTuple):

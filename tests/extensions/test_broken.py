@@ -269,8 +269,10 @@ def test_the_audit_says_where_an_argmin_is_none(tmp_path: Path) -> None:
         "def argmin_behind(self, node, before, primal, t):\n    return primal[0]\n\n"
         "def accounts(self, releases, delta):\n    return dp.privacy.accounts_of(releases, delta)"
     )
-    noise = {"privacy": {"perturbation": "objective", "alpha": 1.0, "allow_unproven": True}, "record": {"trajectory": True}}
-    extension, config, line = write(tmp_path, Case(a_method(body), {**MINE, **noise}, ""))
+    noise: dict[str, Any] = {"perturbation": "objective", "alpha": 1.0, "allow_unproven": True}
+    extension, config, line = write(
+        tmp_path, Case(a_method(body), {**MINE, "privacy": noise, "record": {"trajectory": True}}, "")
+    )
     dp.run(config, tmp_path / "out.h5")
     with pytest.raises(InputError) as caught:
         audit(tmp_path / "out.h5", candidates=2)
@@ -319,6 +321,13 @@ def test_a_repaired_file_can_be_loaded_again(tmp_path: Path) -> None:
     assert dp.run(config) is not None
 
 
+def recorded(source: Path | dict[str, Any]) -> str:
+    """The configuration in the record of a run."""
+    result = dp.run(source)
+    assert result is not None
+    return result.config_text
+
+
 def test_a_file_that_is_edited_after_its_import_is_recorded_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Imported under its own name, then changed on the disk: what runs is what was imported, and the record says so."""
     good = a_method("memory: float = 0.5")
@@ -327,12 +336,13 @@ def test_a_file_that_is_edited_after_its_import_is_recorded_as_it_was(tmp_path: 
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("edited_later")
     extension.write_text(good.replace("0.5", "0.75") + "\n")
-    for source in (config, {"algorithm": {"method": "mine"}, "data": {"records": 60, "features": 3}, "iterations": 2}):
-        result = dp.run(source)
-        assert f'sha256 = "{imported}"' in result.config_text
-        assert "memory = 0.5\n" in result.config_text
+    raw: dict[str, Any] = {"algorithm": {"method": "mine"}, "data": {"records": 60, "features": 3}, "iterations": 2}
+    for source in (config, raw):
+        text = recorded(source)
+        assert f'sha256 = "{imported}"' in text
+        assert "memory = 0.5\n" in text
     importlib.reload(module)
-    again = dp.run(config).config_text
+    again = recorded(config)
     assert hashlib.sha256(extension.read_bytes()).hexdigest() in again
     assert "memory = 0.75\n" in again
 
