@@ -1,4 +1,4 @@
-"""The site: `bash scripts/docs.sh` builds it. The pages are the Markdown files of this folder, which a code-hosting site shows too."""
+"""The site: `bash scripts/docs.sh` builds it from the Markdown files of this folder, which a code-hosting site shows too."""
 
 import sys
 from importlib import metadata
@@ -30,6 +30,7 @@ default_role = "code"  # `name` in docstrings
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # parameters are described in words
 add_module_names = False
+smartquotes = False  # --set stays as it is typed
 
 html_theme = "sphinx_book_theme"
 html_title = "dpadmm_mpi"
@@ -37,4 +38,9 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_theme_options = {"show_toc_level": 2, "home_page_in_toc": True, "use_download_button": False, "show_navbar_depth": 1}
-html_theme_options |= {"navbar_start": [], "navbar_center": [], "navbar_end": [], "navbar_persistent": []}  # the side has a search
+html_theme_options |= {
+    "navbar_start": [],
+    "navbar_center": [],
+    "navbar_end": [],
+    "navbar_persistent": [],
+}  # the side has a search

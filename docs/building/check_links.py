@@ -25,7 +25,9 @@ class Page(HTMLParser):
 
 def broken_links(folder: Path) -> list[str]:
     """`PAGE: LINK` for each link to nothing."""
-    pages = {path.resolve(): Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html") if "_static" not in path.parts}
+    pages = {
+        path.resolve(): Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html") if "_static" not in path.parts
+    }
     if not pages:
         return [f"{folder}: no pages"]
     found = []

@@ -1,4 +1,4 @@
-"""Docstrings as this package has them: numpy's sections, in which `name : words` describes a parameter without naming its type."""
+"""Docstrings as this package has them: numpy's sections, in which `name : words` describes a parameter, not its type."""
 
 import re
 from collections.abc import Iterator

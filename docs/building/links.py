@@ -1,7 +1,7 @@
 """The pages are written for a code-hosting site: their links are meant from the repository. Here they are made to fit the site.
 
-A page that consists of `<!-- page: FILE -->` and a link to FILE shows that file of the repository. A link to a file that is neither a page
-nor a picture becomes its text. A link to nothing is a warning, and so an error of the build.
+A page that consists of `<!-- page: FILE -->` and a link to FILE shows that file of the repository. A link to a file that is
+neither a page nor a picture becomes its text. A link to nothing is a warning, and so an error of the build.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The generated part of the reference: configuration keys from the option classes, commands from click, the result file from runs.
+"""The generated part of the reference: keys from the option classes, commands from click, the result file from runs.
 
     ```{generated} configuration
     ```
@@ -51,7 +51,7 @@ def comments(cls: type) -> dict[str, str]:
     for ancestor in reversed(cls.__mro__):
         if not ancestor.__module__.startswith("dpadmm_mpi."):
             continue
-        lines, first = inspect.getsourcelines(ancestor)
+        lines, _ = inspect.getsourcelines(ancestor)
         text = inspect.cleandoc("".join(lines)) if lines[0].startswith(" ") else "".join(lines)
         said = {
             token.start[0]: token.string.lstrip("# ").strip()
@@ -201,7 +201,15 @@ def commands() -> str:
 
 def _command(command: click.Command, context: click.Context, level: int) -> list[str]:
     usage = command.get_usage(context).removeprefix("Usage: ")
-    lines = [f"{'#' * level} `{context.command_path}`", "", "```text", " ".join(usage.split()), "```", "", *_help(command.help or "")]
+    lines = [
+        f"{'#' * level} `{context.command_path}`",
+        "",
+        "```text",
+        " ".join(usage.split()),
+        "```",
+        "",
+        *_help(command.help or ""),
+    ]
     rows = [_option(option, context) for option in command.params if isinstance(option, click.Option)]
     lines += table(("option", "what"), rows)
     if isinstance(command, click.Group):
@@ -257,7 +265,10 @@ def result_file() -> str:
         for name, value in sorted(result.attributes["/"].items()):
             attributes.setdefault(name, []).append(str(value).splitlines()[0][:60] if str(value) else "")
     lines = ["## Datasets", *table(("dataset", "dimensions", "what", "families"), [_object(n, *o) for n, o in objects.items()])]
-    lines += ["## Attributes of the file", *table(("attribute", "example"), [(code(n), code(v[0])) for n, v in attributes.items()])]
+    lines += [
+        "## Attributes of the file",
+        *table(("attribute", "example"), [(code(n), code(v[0])) for n, v in attributes.items()]),
+    ]
     return "\n".join(lines)
 
 
@@ -272,6 +283,16 @@ def _object(name: str, dims: str, words: str, families: list[str]) -> tuple[str,
 # The programming interface
 
 
+def functions() -> str:
+    """Those at the front door."""
+    found = [name for name in dpadmm_mpi.__all__ if inspect.isfunction(getattr(dpadmm_mpi, name))]
+    return "\n".join(["```{eval-rst}", *(f".. autofunction:: dpadmm_mpi.{name}" for name in sorted(found, key=_fame)), "```"])
+
+
+def _fame(name: str) -> tuple[bool, str]:
+    return name != "run", name
+
+
 def decorators() -> str:
     """What each of them registers, and what the class must derive from."""
     load_all()
@@ -281,7 +302,9 @@ def decorators() -> str:
         registry = getattr(getattr(dpadmm_mpi, name), "__self__", None)
         if registry in by_registrar:
             base = registry._base
-            rows.append((code(f'@dp.{name}("NAME")'), code(f"{base.__module__}.{base.__qualname__}"), ", ".join(map(code, registry))))
+            rows.append(
+                (code(f'@dp.{name}("NAME")'), code(f"{base.__module__}.{base.__qualname__}"), ", ".join(map(code, registry)))
+            )
     return "\n".join(table(("decorator", "the class derives from", "those of the package"), rows))
 
 
@@ -302,7 +325,7 @@ def rooms() -> str:
 
 class Generated(SphinxDirective):
     required_arguments = 1
-    makers: ClassVar = {maker.__name__: maker for maker in (configuration, commands, result_file, decorators, rooms)}
+    makers: ClassVar = {maker.__name__: maker for maker in (configuration, commands, result_file, functions, decorators, rooms)}
 
     def run(self) -> list[nodes.Node]:
         self.env.note_reread()  # what it is made from is not a file of the site

@@ -3,12 +3,17 @@
 import importlib.util
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
+from re import sub
+from types import ModuleType
 from typing import Any
 
 import pytest
 from support import TOP
 
+import dpadmm_mpi
+import dpadmm_mpi.testing
 from dpadmm_mpi.cli.main import COMMANDS
 from dpadmm_mpi.config.options import fields_of
 from dpadmm_mpi.registry import REGISTRIES, load_all
@@ -51,6 +56,15 @@ def test_every_key_and_every_choice_is_in_the_reference(site: Path) -> None:
             wanted = [name, *(field.name for field in fields_of(cls) if field.role is None)]  # type: ignore[arg-type]
             missing = [word for word in wanted if f'<span class="pre">{word}</span>' not in page]
             assert cls.__module__.split(".")[0] != "dpadmm_mpi" or not missing, (plural, missing)
+
+
+def test_every_public_name_is_in_the_reference(site: Path) -> None:
+    page = (site / "reference" / "api.html").read_text()
+    rooms = {f"dpadmm_mpi.{name}" for name in dpadmm_mpi.__all__ if isinstance(getattr(dpadmm_mpi, name), ModuleType)}
+    for name in set(dpadmm_mpi.__all__) - {room.split(".")[1] for room in rooms}:
+        assert f'id="dpadmm_mpi.{name}"' in page or f'@dp.{name}("NAME")' in unescape(sub(r"<[^>]+>", "", page)), name
+    for name in dpadmm_mpi.testing.__all__:
+        assert f'id="dpadmm_mpi.testing.{name}"' in page
 
 
 def test_every_command_is_in_the_reference(site: Path) -> None:
