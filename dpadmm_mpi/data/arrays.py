@@ -349,7 +349,7 @@ class Arrays(Source):
 
     sha256: str  # of the records
     positive: Label | None = None  # the label that means +1; unset: the larger of the two
-    preprocess: Annotated[list[Step] | None, Choices(steps, "step")] = None
+    preprocess: Annotated[list[Step] | None, Choices(steps, "step")] = None  # what is done to the records, in this order
 
     def dataset(self, division: Division, nodes: int, seed: int) -> Dataset[Any]:
         found = _at_hand(self.sha256)

@@ -89,7 +89,7 @@ class Even(Partition):
 class Uneven(Partition):
     """Sizes from a Dirichlet law; a smaller `concentration` is more uneven."""
 
-    concentration: Positive = 1.0
+    concentration: Positive = 1.0  # small is more uneven
 
     def shard_sizes(self, records: int, nodes: int, rng: Generator) -> Ints:
         weights = rng.dirichlet(np.full(nodes, self.concentration))
@@ -100,7 +100,7 @@ class Uneven(Partition):
 class ByLabel(Partition):
     """A share `skew` of each shard is dealt in order of the labels: 0 at random, 1 sorted."""
 
-    skew: Probability = 0.5
+    skew: Probability = 0.5  # share of each shard that is dealt in order of the labels
 
     def ordered(self, sizes: Ints) -> Ints:
         return np.rint(self.skew * sizes).astype(np.int64)
@@ -112,7 +112,7 @@ class Sizes(Partition):
 
     fixed_total: ClassVar[bool] = True
 
-    sizes: list[Count]
+    sizes: list[Count]  # training records of each node
 
     def total(self) -> int | None:
         return sum(self.sizes)
@@ -146,7 +146,7 @@ class Dirichlet(Partition):
 
     by_labels_alone: ClassVar[bool] = True
 
-    concentration: Positive = 0.5
+    concentration: Positive = 0.5  # small is more skew
 
     def spread(self, records: Traits, nodes: int, rng: Generator) -> Ints:
         labels, label_of = np.unique(records.labels, return_inverse=True)
@@ -214,7 +214,7 @@ class Grouped(Partition):
 class ByColumn(Grouped):
     """Every value of `column` is a node, in ascending order; the column is no feature then."""
 
-    column: str
+    column: str  # whose values make the groups
 
     @property
     def group_column(self) -> str | None:
@@ -242,7 +242,7 @@ class ByFile(Grouped):
 class NodeFile(Partition):
     """`node_file` has the number of a node for each record, -1 for testing: one per line, or what `data partition` writes."""
 
-    node_file: FilePath
+    node_file: FilePath  # a file with the node of each record, one per line
 
     def training(self, records: Traits) -> Bools | None:
         for_training = self._node_of(records) != TEST

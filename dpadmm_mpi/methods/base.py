@@ -155,7 +155,7 @@ class Method(Options):
 class Algorithm(Options):
     """Which method, and with which parameters."""
 
-    method: Annotated[Method, Choice(methods)]
+    method: Annotated[Method, Choice(methods)]  # what the nodes do
 
     def check(self) -> None:
         self.method.check()
@@ -168,7 +168,7 @@ def _terms() -> list[tuple[str, type[Options]]]:
 class Problem(Options):
     """sum over the nodes of their losses, and what the family adds."""
 
-    loss: Annotated[Loss, Choice(LOSSES)] = Logistic()
+    loss: Annotated[Loss, Choice(LOSSES)] = Logistic()  # L, of a margin, a residual or several scores
     terms: Annotated[Terms, Part(_terms)] = Terms()
 
     def check(self) -> None:
@@ -208,10 +208,10 @@ class Record(Options):
 class Config(Options, kw_only=True):
     """One experiment."""
 
-    name: Name = "run"
+    name: Name = "run"  # in tables, figures and file names
     seed: Seed = 1  # everything random is addressed under it
     runs: Count = 1  # repetitions: same data and graph, other noise and starting point
-    iterations: Count = 50
+    iterations: Count = 50  # recycled ones included
     data: Data = Data()
     network: Network = Network()
     problem: Problem = Problem()
@@ -219,7 +219,7 @@ class Config(Options, kw_only=True):
     privacy: Privacy = Privacy()
     release: Release = Release()
     record: Record = Record()
-    extensions: list[Extension] = field(default_factory=list)
+    extensions: list[Extension] = field(default_factory=list)  # Python files with classes of your own
 
     @property
     def method(self) -> Method:

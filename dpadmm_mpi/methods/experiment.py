@@ -149,8 +149,8 @@ def experiment(
 
     Examples
     --------
-    >>> import dpadmm_mpi as dp
-    >>> swept = dp.methods.experiment({"sweep": {"algorithm.eta": [0.5, 1.0]}})
+    >>> from dpadmm_mpi.methods.experiment import experiment
+    >>> swept = experiment({"sweep": {"algorithm.eta": [0.5, 1.0]}})
     >>> len(swept.configs)
     2
     """

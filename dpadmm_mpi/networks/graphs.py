@@ -42,7 +42,7 @@ class Graph(Options):
 class NamedGraph(Graph):
     """A graph on a given number of nodes."""
 
-    nodes: Count = 5
+    nodes: Count = 5  # how many there are
 
     @property
     def size(self) -> int:
@@ -114,7 +114,7 @@ class Random(NamedGraph):
 
     random: ClassVar[str] = "probability"
 
-    probability: Fraction = 0.5
+    probability: Fraction = 0.5  # of each edge
 
     def edges(self, rng: Generator) -> Ints:
         coin = random.Random(_draw(rng))  # a coin for each pair in order, as networkx.gnp_random_graph throws them
@@ -127,7 +127,7 @@ class DegreeGraph(NamedGraph):
 
     random: ClassVar[str] = "degree"
 
-    degree: Count = 4
+    degree: Count = 4  # neighbours of a node
 
     def _refuse(self) -> None:
         if self.degree >= self.nodes:
@@ -153,7 +153,7 @@ class Regular(DegreeGraph):
 class SmallWorld(DegreeGraph):
     """A ring of `degree` neighbours, each edge rewired with probability `rewiring` (Watts and Strogatz)."""
 
-    rewiring: Probability = 0.1
+    rewiring: Probability = 0.1  # probability that an edge is moved
 
     def edges(self, rng: Generator) -> Ints:
         import networkx as nx
@@ -168,7 +168,7 @@ class SmallWorld(DegreeGraph):
 class ScaleFree(DegreeGraph):
     """Every new node links to `degree` others, rather to those with many links (Barabasi and Albert)."""
 
-    degree: Count = 2
+    degree: Count = 2  # edges that a new node brings
 
     def edges(self, rng: Generator) -> Ints:
         import networkx as nx
@@ -181,8 +181,8 @@ class ScaleFree(DegreeGraph):
 class EdgeFile(Graph):
     """From the file `path`: two node numbers per line, counted from 0; `nodes`, unless the largest number tells."""
 
-    path: FilePath
-    nodes: Count | None = None
+    path: FilePath  # a file with two node numbers per line, counted from 0
+    nodes: Count | None = None  # how many there are
 
     @property
     def size(self) -> int:
@@ -219,8 +219,8 @@ class EdgeFile(Graph):
 class Pairs(Graph):
     """From the configuration itself: `pairs` of node numbers, counted from 0; `nodes`, unless the largest number tells."""
 
-    pairs: list[tuple[Place, Place]]
-    nodes: Count | None = None
+    pairs: list[tuple[Place, Place]]  # pairs of node numbers, counted from 0
+    nodes: Count | None = None  # how many there are
 
     def check(self) -> None:
         for i, j in self.pairs:
@@ -249,7 +249,7 @@ class Hub(NamedGraph):
 class Network(Options):
     """Who is joined to whom."""
 
-    graph: Annotated[Graph, Choice(graphs)] = Ring()
+    graph: Annotated[Graph, Choice(graphs)] = Ring()  # how the nodes are joined
 
     def check(self) -> None:
         self.graph.check()

@@ -101,7 +101,7 @@ class Gamma(Noise):
     parameter: ClassVar[str] = "alpha"
     exponent: ClassVar[int] = 1
 
-    alpha: Schedule | None = None
+    alpha: Schedule | None = None  # density exp(-alpha ||e||); a schedule like eta
 
     @property
     def schedule(self) -> Schedule | None:
@@ -156,7 +156,7 @@ class Gaussian(Noise):
     exponent: ClassVar[int] = -1
     default_account: ClassVar[str] = "epsilon"
 
-    noise_std: Schedule | None = None
+    noise_std: Schedule | None = None  # standard deviation; a schedule like eta
 
     @property
     def schedule(self) -> Schedule | None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from html import unescape
 from pathlib import Path
-from re import sub
+from re import DOTALL, findall, sub
 from types import ModuleType
 from typing import Any
 
@@ -77,3 +77,11 @@ def test_the_result_file_has_words_for_every_dataset(site: Path) -> None:
     for name in ("/loss", "/privacy/node_epsilon", "/final/server", "/trajectory", "/consensus/loss", "/timing/owner"):
         assert f">{name}<" in page
     assert "<td><p></p></td>" not in page.split('id="attributes-of-the-file"')[0]
+
+
+def test_every_key_has_words(site: Path) -> None:
+    """The comment behind a field, or above it: the table's last column is never empty."""
+    page = (site / "reference" / "configuration.html").read_text()
+    rows = [row for row in findall(r"<tr class=.*?</tr>", page, DOTALL) if row.count("<td>") > 2]
+    assert len(rows) > 100
+    assert [findall(r'class="pre">([^<]+)<', row)[0] for row in rows if row.rstrip().endswith("<td><p></p></td>\n</tr>")] == []

@@ -138,7 +138,7 @@ class Identity(MapKind):
 class GraphicalLasso(MapKind):
     """A = [W; I], W the edges of a sparse inverse covariance of the features, with the penalty `sparsity`"""
 
-    sparsity: Positive = 0.3
+    sparsity: Positive = 0.3  # penalty on the correlations
 
     def make(self, dataset: Dataset[Any]) -> LinearMap:
         edges, signs = _pattern(dataset, self.sparsity)
@@ -149,7 +149,7 @@ class GraphicalLasso(MapKind):
 class MapFile(MapKind):
     """A from `map_path`: .npy, .csv, or .npz with an array A or a scipy sparse matrix"""
 
-    map_path: FilePath
+    map_path: FilePath  # A as .npy, .npz or .csv
 
     def make(self, dataset: Dataset[Any]) -> LinearMap:
         return LinearMap(_economical(_read(Path(self.map_path), dataset.features)))
