@@ -15,7 +15,8 @@ from dpadmm_mpi.config import extensions
 from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Options, fields_of
 from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import read_text
 
 R = TypeVar("R", bound=Options)
 Setting = tuple[str, Any]  # a dotted key and its value
@@ -55,10 +56,12 @@ def read_table(path: Path, text: str | None = None) -> RawConfig:
     where = str(path) if text is None else f"the configuration in {path}"
     if text is None:
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            text = read_text(path, "utf-8-sig")
         except FileNotFoundError:
             raise InputError(f"{path}: no such configuration file") from None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({reason_of(error)}); {advice_on(error)}") from None
+        except UnicodeDecodeError as error:
             raise InputError(f"{path}: cannot be read as a configuration ({error})") from None
     try:
         return RawConfig(tomllib.loads(text), path.resolve().parent, path.stem)

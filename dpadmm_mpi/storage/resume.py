@@ -90,8 +90,7 @@ def open_log(path: Path, opening: Opening, *, force: bool, resume: bool) -> Reco
     except BaseException:
         if record is not None:
             record.discard()
-        if find(path) is None:
-            restart.remove()
+        restart.remove_unless_begun()
         restart.close()
         raise
 
