@@ -9,7 +9,7 @@ from typing import Any
 
 import h5py
 
-from dpadmm_mpi.errors import InputError, reason_of
+from dpadmm_mpi.errors import InputError, RunError, advice_on, reason_of
 from dpadmm_mpi.files import refuse_special
 
 _OPENINGS = 5  # of a file, where signals interrupt them
@@ -31,10 +31,15 @@ def reading(path: Path | str) -> Iterator[None]:
     """What h5py raises inside becomes a sentence with the file's name."""
     try:
         yield
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # all that it raises for damaged files
-        raise InputError(
-            f"{path}: cannot be read to the end ({reason(error)}); the file is damaged, or the disk fails"
-        ) from error
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError) as error:  # all that it raises for damage
+        _raise_system(error, path)
+        raise InputError(f"{path}: cannot be read to the end ({reason(error)}); the file is damaged, get it again") from error
+
+
+def _raise_system(error: Exception, path: Path | str) -> None:
+    """The disk fails, not the file: nobody may take it for a damaged one, and write it anew."""
+    if isinstance(error, OSError) and error.errno:
+        raise RunError(f"{path}: {reason_of(error)}; {advice_on(error)}, and run the command again") from error
 
 
 def open_to_read(path: Path) -> h5py.File:
@@ -48,6 +53,7 @@ def open_to_read(path: Path) -> h5py.File:
         except (OSError, RuntimeError) as error:
             if getattr(error, "errno", None) == errno.EINTR and attempt < _OPENINGS - 1:
                 continue
+            _raise_system(error, path)
             raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short or damaged ({reason(error)})") from None
     raise AssertionError
 
