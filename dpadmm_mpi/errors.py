@@ -40,6 +40,7 @@ _ADVICE = {
     errno.EDQUOT: "make room within the quota",
     errno.EFBIG: "make room: a limit of the size of files is in the way",
     errno.EIO: "check the disk",
+    errno.EINTR: "a signal came in between: try again",
     errno.ESTALE: "check the network file system",
     errno.EMFILE: "raise the limit of open files with ulimit -n",
     errno.ENFILE: "end programs that hold many files open",

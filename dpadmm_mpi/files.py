@@ -129,6 +129,14 @@ def write_all(file: int, content: bytes | memoryview) -> None:
         rest = rest[os.write(file, rest) :]
 
 
+def exists(path: Path) -> bool:
+    return uninterrupted(path.exists)
+
+
+def names_in(folder: Path) -> list[Path]:
+    return uninterrupted(lambda: sorted(folder.iterdir()))
+
+
 def replace(path: Path, target: Path) -> None:
     uninterrupted(path.replace, target)
 

@@ -54,6 +54,7 @@ def entry() -> NoReturn:
         sys.exit(0)  # only `run` is for several processes; one of them does everything else
     speaker = announced_rank() == 0
     log_to_stderr()
+    sys.unraisablehook = _without_echoes
     try:
         code = cli.main(prog_name="dpadmm", standalone_mode=False) or 0
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -74,6 +75,12 @@ def entry() -> NoReturn:
         speak(error)
         code = 1
     sys.exit(code)
+
+
+def _without_echoes(problem: "sys.UnraisableHookArgs") -> None:
+    """What h5py cannot write while it forgets an object it writes at the next flush, which says so if it fails again."""
+    if not (isinstance(problem.exc_value, OSError | RuntimeError) and "h5py" in str(problem.object)):
+        sys.__unraisablehook__(problem)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -88,7 +88,7 @@ def look(path: Path) -> Snapshot:
             with open_file(path) as file, reading(path):
                 return _read(file, path)
         except DpadmmError:  # perhaps of a file in the middle of a change
-            if attempt == ATTEMPTS - 1 or not path.exists():
+            if attempt == ATTEMPTS - 1 or not restart_folder(path).exists():  # nobody is writing it
                 raise
             time.sleep(PAUSE)
     raise AssertionError

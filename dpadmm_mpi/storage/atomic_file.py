@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.files import naming, open_descriptor, remove, replace, uninterrupted
+from dpadmm_mpi.files import exists, naming, open_descriptor, remove, replace, uninterrupted
 from dpadmm_mpi.storage.checkpoint import restart_folder
 
 LOGGER = logging.getLogger(__name__)
@@ -72,13 +72,13 @@ def _allocate(file: int, size: int, folder: Path) -> None:
 
 
 def refuse_existing(path: Path, force: bool) -> None:
-    if path.exists() and not path.is_file():
+    if exists(path) and not path.is_file():
         raise InputError(f"{path} is not an ordinary file; choose another place with -o")
     if force:
         return
-    if restart_folder(path).exists():
+    if exists(restart_folder(path)):
         raise InputError(
             f"{path} is not finished; go on with it with --resume, choose another place with -o, or replace it with --force"
         )
-    if path.exists():
+    if exists(path):
         raise InputError(f"{path} exists; choose another place with -o, or replace it with --force")

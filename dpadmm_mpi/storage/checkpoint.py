@@ -24,7 +24,9 @@ import msgspec
 
 from dpadmm_mpi.errors import InputError, RunError, advice_on, file_in, reason_of
 from dpadmm_mpi.files import (
+    exists,
     make_folder,
+    names_in,
     naming,
     open_descriptor,
     open_to_read,
@@ -154,7 +156,7 @@ class Restart:
             if self._is_in_place(lock):
                 return lock
             os.close(lock)
-        if self.folder.exists():
+        if exists(self.folder):
             raise InputError(f"{self.log}: another process is writing it; wait until that has ended")
         raise InputError(f"{self.log} cannot be created (its folder has been removed); choose another place with -o")
 
@@ -162,7 +164,7 @@ class Restart:
         """Whether the locked file still has its name: a job that has just finished may have removed it."""
         try:
             with naming(self.folder / "lock"):
-                return os.path.samestat(os.fstat(lock), (self.folder / "lock").stat())
+                return os.path.samestat(os.fstat(lock), uninterrupted((self.folder / "lock").stat))
         except FileNotFoundError:
             return False
         except BaseException:
@@ -219,7 +221,7 @@ class Restart:
                     os.fsync(file)
             finally:
                 os.close(file)
-            if newest.exists():
+            if exists(newest):
                 replace(newest, self.folder / "checkpoint.before")
             replace(new, newest)
             sync_folder(self.folder)
@@ -242,7 +244,7 @@ class Restart:
     def remove_unless_begun(self) -> None:
         """Without a checkpoint, whatever its state, there is nothing to go on from."""
         with suppress(OSError):
-            if not {"checkpoint", "checkpoint.before"} & {path.name for path in self.folder.iterdir()}:
+            if not {"checkpoint", "checkpoint.before"} & {path.name for path in names_in(self.folder)}:
                 self.remove()
 
     def close_journal(self) -> None:
@@ -270,6 +272,6 @@ class Restart:
         """Checkpoints before the journals that they refer to, the lock last."""
         order = {"checkpoint": 0, "lock": 2}
         with suppress(FileNotFoundError):
-            for path in sorted(self.folder.iterdir(), key=lambda path: order.get(path.stem, 1)):
+            for path in sorted(names_in(self.folder), key=lambda path: order.get(path.stem, 1)):
                 if unwanted(path.name):
                     remove(path)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import exists
 from dpadmm_mpi.hdf5 import reading
 from dpadmm_mpi.methods.base import Config, Plan, as_table, make_plan, to_toml
 from dpadmm_mpi.privacy.perturbations import Calibrated
@@ -55,14 +56,14 @@ def is_finished(path: Path, config: Config) -> bool:
         _refuse_other(path, found.config, config)
     elif log is not None:
         _refuse_other(path, log[0], config)
-    elif path.exists() and not restart_folder(path).exists():
+    elif exists(path) and not exists(restart_folder(path)):
         raise InputError(f"{path} is not a result file that could be gone on with; choose another place with -o")
     return False
 
 
 def _tidy(path: Path) -> None:
     """Remove what a job has left that was killed between finishing the log and clearing up."""
-    if restart_folder(path).exists():
+    if exists(restart_folder(path)):
         with suppress(InputError):  # it is clearing up just now
             leftover = Restart(path)
             leftover.remove()
@@ -103,7 +104,7 @@ def _found(path: Path, plan: Plan[Any], dataset: Dataset[Any], restart: Restart)
     for note in found.notes if found is not None else ():
         LOGGER.warning(note)
     if found is None and (log is None or not log[1]):
-        if (restart.folder / "checkpoint").exists():
+        if exists(restart.folder / "checkpoint"):
             LOGGER.warning("%s is damaged; the run begins anew", restart.folder)
         return None
     earlier = found.config if found is not None else log[0] if log is not None else ""
