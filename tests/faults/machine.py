@@ -43,9 +43,7 @@ class Fault(NamedTuple):
     def environment(self, under: Path) -> dict[str, str]:
         """For a process that is started with the shim."""
         words = {"UNDER": under, "CALL": self.call, "WHEN": self.when, "HOW": self.how, "ERRNO": self.error}
-        return {f"FAULT_{key}": str(value) for key, value in words.items()} | (
-            {} if rank is None else {"FAULT_RANK": str(rank)}
-        )
+        return {f"FAULT_{key}": str(value) for key, value in words.items()}
 
 
 NONE = Fault()

@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def call(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
     """`dpadmm WORDS` in this process, among the files: exit code, output and what is on standard error."""
-    logger, hook = logging.getLogger("dpadmm_mpi"), sys.unraisablehook
+    logger, hooks = logging.getLogger("dpadmm_mpi"), (sys.excepthook, sys.unraisablehook)
     before = logger.level, logger.handlers
     monkeypatch.chdir(folder)
 
@@ -63,7 +63,7 @@ def call(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
     yield run
     logger.level, logger.handlers = before
-    sys.unraisablehook = hook
+    sys.excepthook, sys.unraisablehook = hooks
 
 
 def spoil(folder: Path, mutation: Mutation) -> None:
