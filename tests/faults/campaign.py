@@ -370,6 +370,7 @@ def main() -> None:
     restart_with_shim()
     count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
     begin = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the table of what was done until then
     fast = Path("/dev/shm")  # where syncing costs nothing
     folder = Path(tempfile.mkdtemp(prefix="faults-", dir=fast if os.access(fast, os.W_OK) else None))
     campaign = Campaign(folder, seed)
