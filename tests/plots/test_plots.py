@@ -332,7 +332,7 @@ def test_more_and_less_in_a_file_than_expected(tmp_path: Path) -> None:
     assert "moments, not proven" in texts(plots.figure([extra], "privacy").axes[0])
     assert plots.figure([extra], "network", "moments").axes
     with h5py.File(path, "r+") as file:
-        del file["privacy"], file["graph"], file["objective"]
+        del file["privacy"], file["objective"]
         file["test_error"][...] = np.nan
     result = dpadmm_mpi.load(path)
     assert len(plots.figure([result]).axes) == 2
@@ -340,7 +340,6 @@ def test_more_and_less_in_a_file_than_expected(tmp_path: Path) -> None:
     for kind, sentence in {
         "test-error": "has no test records",
         "objective": "has no /objective, which",
-        "network": "has no /graph/edges",
         "loss-privacy": "has no privacy account",
     }.items():
         with pytest.raises(InputError, match=sentence):
