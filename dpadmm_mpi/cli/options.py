@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.errors import DpadmmError, InputError
+from dpadmm_mpi.errors import DpadmmError, InputError, system_sentence
 from dpadmm_mpi.registry import blamed
 
 _debug = False
@@ -63,6 +63,8 @@ def speak(error: BaseException, who: str = "dpadmm") -> None:
         text = "out of memory; use fewer ranks on this machine, or fewer records"
     elif (where := blamed(error)) is not None:
         text = where
+    elif isinstance(error, OSError):
+        text = system_sentence(error)
     else:
         text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
     print(f"{who}: {text}", file=sys.stderr, flush=True)

@@ -16,7 +16,8 @@ from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Options, fields_of
 from dpadmm_mpi.config.ranges import in_section
 from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import read_text, resolved
 
 R = TypeVar("R", bound=Options)
 Setting = tuple[str, Any]  # a dotted key and its value
@@ -56,13 +57,15 @@ def read_table(path: Path, text: str | None = None) -> RawConfig:
     where = str(path) if text is None else f"the configuration in {path}"
     if text is None:
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            text = read_text(path, "utf-8-sig")
         except FileNotFoundError:
             raise InputError(f"{path}: no such configuration file") from None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({reason_of(error)}); {advice_on(error)}") from None
+        except UnicodeDecodeError as error:
             raise InputError(f"{path}: cannot be read as a configuration ({error})") from None
     try:
-        return RawConfig(tomllib.loads(text), path.resolve().parent, path.stem)
+        return RawConfig(tomllib.loads(text), resolved(path).parent, path.stem)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{where}: not valid TOML: {error}") from None
 
@@ -253,7 +256,7 @@ def _with_absolute_paths(raw: Table, folder: Path, grammar: Grammar[R]) -> Table
         own = {f.name for f in fields_of(cls) if not f.is_path}
         texts = {key for key, value in table.items() if isinstance(value, str) and key not in own}
         if texts:  # otherwise the classes that might have such a key need not be loaded
-            paths = {key: str((folder / Path(table[key]).expanduser()).resolve()) for key in texts & path_keys(cls)}
+            paths = {key: str(resolved(folder / Path(table[key]).expanduser())) for key in texts & path_keys(cls)}
             raw[section] = {**table, **paths}
     return raw
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Count, FilePath, Options, Positive, Probability
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import read_text
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generator
 from dpadmm_mpi.types import Array, Bools, Ints
@@ -271,7 +272,7 @@ class NodeFile(Partition):
         """The node of each record in the files; below TEST where nothing is said."""
         path = Path(self.node_file)
         try:
-            lines = path.read_text(encoding="utf-8").split()
+            lines = read_text(path).split()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"data.node_file: {path} cannot be read: {getattr(error, 'strerror', error)}") from None
         pairs = bool(lines) and lines[0] == PARTITION_HEADER

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.data.records import Column, Records, Wanted
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import naming, open_to_read, read_bytes
 
 # Above this share of non-zeros a sparse matrix is kept dense: less memory per entry, and BLAS.
 DENSE_SHARE = 1 / 3
@@ -36,9 +37,9 @@ _OPEN: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\
 def content(path: Path) -> bytes:
     """A file's bytes, decompressed."""
     try:
-        raw = path.read_bytes()
+        raw = read_bytes(path)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+        raise InputError(f"{path} cannot be read: {reason_of(error)}; {advice_on(error)}") from None
     for magic, decompress in _DECOMPRESS.items():
         if raw.startswith(magic):
             try:
@@ -146,7 +147,7 @@ def detected_separator(path: Path) -> str:
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """A file, plain or compressed, to be read piece by piece."""
     try:
-        with path.open("rb") as raw:
+        with naming(path), open_to_read(path) as raw:
             start = raw.read(6)
             raw.seek(0)
             opener = next((opener for magic, opener in _OPEN.items() if start.startswith(magic)), None)
@@ -154,7 +155,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise InputError(f"{path} is damaged or cut short ({error}); get the file again") from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{path} cannot be read: {reason_of(error)}; {advice_on(error)}") from None
 
 
 def table(
@@ -205,13 +206,11 @@ def read_hdf5(path: Path) -> Records:
     """Datasets as in npz."""
     import h5py
 
-    if not path.exists():
-        raise InputError(f"{path} cannot be read: No such file or directory")
-    try:
-        with h5py.File(path, "r") as file:
-            arrays = {name: item[...] for name, item in file.items() if isinstance(item, h5py.Dataset)}
-    except (OSError, RuntimeError) as error:
-        raise InputError(f"{path} is not a readable HDF5 file, perhaps cut short ({error})") from None
+    from dpadmm_mpi.hdf5 import open_to_read, own_item, reading
+
+    with open_to_read(path) as file, reading(path):
+        items = {name: own_item(file, name, path) for name in file}
+        arrays = {name: item[...] for name, item in items.items() if isinstance(item, h5py.Dataset)}
     return _from_arrays(arrays, path)
 
 
