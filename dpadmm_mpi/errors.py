@@ -68,3 +68,7 @@ def file_in(error: OSError, otherwise: object = "a file") -> str:
     """The name of the file that an error is about."""
     name = error.filename
     return os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else str(otherwise)
+
+
+# What HDF5 could not write while h5py forgot an object, which raises nothing: `dpadmm` notes it here, and no log is finished with it.
+unreported_writes: list[str] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from dpadmm_mpi.cli.options import log_to_stderr, speak
-from dpadmm_mpi.errors import DpadmmError
+from dpadmm_mpi.errors import DpadmmError, unreported_writes
 from dpadmm_mpi.parallel.launcher import announced_rank
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def entry() -> NoReturn:
         sys.exit(0)  # only `run` and `tune` are for several processes; one of them does everything else
     speaker = announced_rank() == 0
     log_to_stderr()
-    sys.excepthook, sys.unraisablehook = _say_no_echo, _ignore_no_echo  # h5py calls both
+    sys.excepthook, sys.unraisablehook = _except_hook, _unraisable_hook  # h5py calls both
     try:
         code = cli.main(prog_name="dpadmm", standalone_mode=False) or 0
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -83,19 +83,22 @@ def entry() -> NoReturn:
     sys.exit(code)
 
 
-def _is_echo(error: BaseException | None) -> bool:
-    """What h5py cannot write while it forgets an object: the next flush writes it, and says so if it fails again."""
+def _is_unreported_write(error: BaseException | None) -> bool:
+    """What h5py cannot write while it forgets an object: noted for the recorder, which fails in its place, with a sentence."""
     frames = traceback.extract_tb(None if error is None else error.__traceback__)
-    return isinstance(error, OSError | RuntimeError) and bool(frames) and frames[-1].filename.startswith("h5py")
+    found = isinstance(error, OSError | RuntimeError) and bool(frames) and frames[-1].filename.startswith("h5py")
+    if found:
+        unreported_writes.append(str(error))
+    return found
 
 
-def _say_no_echo(kind: type[BaseException], error: BaseException, where: "TracebackType | None") -> None:
-    if not _is_echo(error):
+def _except_hook(kind: type[BaseException], error: BaseException, where: "TracebackType | None") -> None:
+    if not _is_unreported_write(error):
         sys.__excepthook__(kind, error, where)
 
 
-def _ignore_no_echo(problem: "sys.UnraisableHookArgs") -> None:
-    if not _is_echo(problem.exc_value):
+def _unraisable_hook(problem: "sys.UnraisableHookArgs") -> None:
+    if not _is_unreported_write(problem.exc_value):
         sys.__unraisablehook__(problem)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dpadmm_mpi.errors import InputError, RunError, reason_of
+from dpadmm_mpi.errors import InputError, RunError, reason_of, unreported_writes
 from dpadmm_mpi.files import remove, sync_folder, uninterrupted
 from dpadmm_mpi.methods.base import Plan
 from dpadmm_mpi.methods.metrics import Optimum
@@ -31,6 +31,7 @@ class Recorder(LogFile):
     """Buffers rows and writes them, to the log and to the journal beside it; one for each file."""
 
     def __init__(self, file: h5py.File, plan: Plan[Any], shapes: Shapes, restart: Restart | None = None) -> None:
+        unreported_writes.clear()  # those of a log before this one
         super().__init__(file, plan, "the result" if restart is None else str(restart.log), shapes)
         self.restart = restart
         self.reached: dict[int, tuple[int, dict[str, Array]]] = {}  # run -> iteration and state, of an earlier part
@@ -157,6 +158,8 @@ class Recorder(LogFile):
         with self._writing():
             self.file["timing"].attrs["seconds"] = self._earlier_seconds + seconds
             self._to_disk()
+            if unreported_writes:
+                raise OSError(unreported_writes[0])
             self.file.attrs.modify("complete", True)
             self._to_disk()
         self._finished = True
