@@ -1,5 +1,7 @@
 """What can go wrong, as one sentence each, with the exit code that the command line returns for it."""
 
+from dpadmm_mpi.showing import sentence
+
 
 class DpadmmError(Exception):
     """Base of every error that a user is meant to read; the text is one sentence with the fix."""
@@ -7,6 +9,10 @@ class DpadmmError(Exception):
     exit_code = 1
     everywhere = False  # raised on every rank alike: rank 0 speaks for all, and nobody has to be stopped
     told = False  # another rank has failed before and says why
+
+    def __str__(self) -> str:
+        """Whatever names, files or paths have brought into it: one line, printable, not long."""
+        return sentence(super().__str__())
 
 
 class InputError(DpadmmError):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, set_option
+from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, say, set_option
 
 
 @click.command()
@@ -48,11 +48,11 @@ def check(
     for number, job in enumerate(load(config or quickstart(), overrides, only, extensions).configs):
         plan, dataset = make_plan(job)
         if number:
-            print()
+            say()
         owner, fewer = (assign_owners(plan.sizes, n, plan.topology.has_hub) for n in (ranks, min(ranks, cores)))
         records = look_at(dataset)
         one_per_core = (cores, cost(plan, fewer, records, measure)) if ranks > cores else None
         predicted = in_words(plan, owner, cost(plan, owner, records, measure), one_per_core)
         conditions = plan.conditions(Assumptions(reference_norm, tau, beta, dataset, gap))
-        print(plan_report(plan, owner, conditions, predicted, statistics_of(dataset)))
+        say(plan_report(plan, owner, conditions, predicted, statistics_of(dataset)))
     return 0

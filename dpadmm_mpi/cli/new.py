@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option
+from dpadmm_mpi.cli.options import debug_option, say
 from dpadmm_mpi.errors import InputError
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -51,6 +51,6 @@ def new(kind: str, name: str, output: Path | None) -> int:
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}") from None
     for file in targets:
-        print(f"written: {folder / file}")
-    print(f"next: dpadmm run {folder / (module + '.toml')}, and pytest {folder / ('test_' + module + '.py')}")
+        say(f"written: {folder / file}")
+    say(f"next: dpadmm run {folder / (module + '.toml')}, and pytest {folder / ('test_' + module + '.py')}")
     return 0

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, result_files
+from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, result_files, say
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.showing import brief, sentence
 
 
 def _nodes(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[int, ...]:
@@ -44,23 +45,23 @@ def show(files: tuple[Path, ...], form: str | None, against: tuple[int, ...]) ->
 
     results = load_all(files)
     if form is not None:
-        print({"csv": exports.to_csv, "json": exports.to_json, "latex": exports.to_latex}[form](results))
+        say({"csv": exports.to_csv, "json": exports.to_json, "latex": exports.to_latex}[form](results))
         return 0
-    print(results_table(results, errors=True))
+    say(results_table(results, errors=True))
     if any(last_row(result)[1] > 1 for result in results):
-        print("mean ±half the range (standard error of the mean) over the runs")
+        say("mean ±half the range (standard error of the mean) over the runs")
     if len(results) == 1 and (curve := results[0].curve) is not None:
-        for sentence in in_words(curve):
-            print(f"privacy: {sentence}")
+        for words in in_words(curve):
+            say(f"privacy: {words}")
     if (choice := choice_in_words(results)) is not None:
-        print(f"privacy: {choice}")
+        say(f"privacy: {choice}")
     for result in results:
         for note in filter(None, str(result.attributes["/"].get("notes", "")).split("\n")):
-            print(f"note, {result.name}: {note}")
+            say(f"note, {brief(result.name)}: {sentence(note)}")
         if against:
             who = ", ".join(map(str, against))
-            print(f"\n{result.name}, against {'node' if len(against) == 1 else 'nodes'} {who}:")
-            print(against_table(result, against))
+            say(f"\n{brief(result.name)}, against {'node' if len(against) == 1 else 'nodes'} {who}:")
+            say(against_table(result, against))
     return 0
 
 
@@ -103,7 +104,7 @@ def plot(
     load_extensions(extensions)
     target = output or _beside(files[0], ".png" if kind == "overview" else f"-{kind}.png")
     draw(load_all(files), target, kind, account, bars)
-    print(f"written: {target}")
+    say(f"written: {target}")
     return 0
 
 
@@ -131,7 +132,7 @@ def report(files: tuple[Path, ...], output: Path | None) -> int:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{target} cannot be written: {error.strerror}") from None
-    print(f"written: {target}")
+    say(f"written: {target}")
     return 0
 
 
@@ -155,10 +156,10 @@ def diff(a: Path, b: Path) -> int:
 
     differences = list(compare(a, b))
     if not differences:
-        print("identical")
+        say("identical")
         return 0
     for line in differences[:DIFFERENCES]:
-        print(line)
+        say(sentence(line))
     if len(differences) > DIFFERENCES:
-        print(f"... and {len(differences) - DIFFERENCES} more objects")
+        say(f"... and {len(differences) - DIFFERENCES} more objects")
     return 1

@@ -1,13 +1,22 @@
 """`dpadmm run`: one configuration or many, on all ranks or on groups of them, from the beginning or from a checkpoint."""
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, set_option, speak
+from dpadmm_mpi.cli.options import (
+    config_argument,
+    debug_option,
+    extension_option,
+    note,
+    only_option,
+    quickstart,
+    say,
+    set_option,
+    speak,
+)
 from dpadmm_mpi.errors import InputError
 
 if TYPE_CHECKING:
@@ -102,14 +111,14 @@ def run(
         if selftest:
             from dpadmm_mpi.engine.selftest import examine
 
-            examine(transport, wanted.configs, click.echo)
+            examine(transport, wanted.configs, say)
             return 0
         manner = Manner(force, resume, threads)
         jobs = on_root(transport, lambda: _jobs(wanted, manner))
         if jobs:
             groups = min(1 if pack is None else pack or transport.size, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
-                click.echo(f"dpadmm: note: {advice}", err=True)
+                note(advice)
             results, ended = Crew(transport, manner, stopper, Progress).run_all(jobs, groups, spare=pack is not None)
             if results and transport.rank == 0:
                 _conclude(results)
@@ -158,7 +167,7 @@ def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
     if manner.resume:
         finished = [job for job in jobs if is_finished(job.path, job.config)]
         for job in finished:
-            print(f"finished before: {job.path}", flush=True)
+            say(f"finished before: {job.path}")
         jobs = [job for job in jobs if job not in finished]
     for _, path in jobs:
         if not manner.resume:
@@ -207,7 +216,6 @@ def advice_to_pack(jobs: "list[Job]", ranks: int) -> str | None:
 def _conclude(results: list["Result"]) -> None:
     from dpadmm_mpi.reports.tables import results_table
 
-    print(results_table(results))
+    say(results_table(results))
     for result in results:
-        print(f"written: {result.source}")
-    sys.stdout.flush()
+        say(f"written: {result.source}")
