@@ -68,7 +68,7 @@ def read_table(path: Path, text: str | None = None) -> RawConfig:
         except FileNotFoundError:
             raise InputError(f"{path}: no such configuration file") from None
         except UnicodeDecodeError as error:
-            raise InputError(f"{path}: not a configuration: byte {error.start} is no text in UTF-8") from None
+            raise InputError(f"{path}: cannot be read as a configuration: byte {error.start} is no text in UTF-8") from None
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: cannot be read as a configuration ({error})") from None
     try:
