@@ -76,7 +76,7 @@ def read_csv(path: Path, wanted: Wanted, separator: str | None = None) -> Record
     Without a header, which is a first line of numbers only, the label is the last column.
     """
     separator = separator or detected_separator(path)
-    rows = list(csv_rows(io.StringIO(text(path), newline=""), separator, path))
+    rows = list(csv_rows(io.StringIO(text(path)), separator, path))
     if not rows:
         raise InputError(f"{path} is empty")
     header, has_header = header_of(rows[0], wanted.label)

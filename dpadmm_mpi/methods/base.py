@@ -39,6 +39,7 @@ from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry, own_behaviour, place_of
 from dpadmm_mpi.types import Array, Ints, Matrix
 
+MOST_STEPS = 1 << 28  # iterations times nodes: plans have tables of this size
 SIDE_BY_SIDE = 16  # runs at most: more would hardly make a pass over the records cheaper for each
 STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states,
 RECORD_NUMBERS = 1 << 22  # or one for each record of the largest shard: a solve has a few vectors of these
@@ -451,6 +452,11 @@ def as_loss_takes(loss: Loss, shard: Shard) -> tuple[Matrix, Array | None]:
 
 def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     topology = build(config.network.graph, config.seed)
+    if (config.iterations + 1) * topology.nodes > MOST_STEPS:
+        raise InputError(
+            f"iterations: {config.iterations:,} iterations of {topology.nodes:,} nodes; at most {MOST_STEPS:,} steps of nodes "
+            "are possible"
+        )
     dataset = config.data.dataset(topology.nodes, config.seed)
     plan = config.method.plan(config, topology, dataset)
     if notes := notes_of(dataset, config.is_noisy):
