@@ -19,6 +19,7 @@ from dpadmm_mpi.data.store import Store, open_store, write_store
 from dpadmm_mpi.errors import InputError, RunError
 
 VERSION = 3  # of the store and of what the steps do: a new one makes old stores unused
+HUGE = 1e150  # of a feature: the largest whose square is a number, with room for sums of them
 SMALL = 8 << 20  # bytes of raw files that are prepared in this process
 
 
@@ -74,7 +75,21 @@ def prepare(source: Preparable, files: dict[str, Path], folder: Path, group_colu
 
 def _read(source: Preparable, files: dict[str, Path], group_column: str | None) -> Records:
     records = checked(source.read(files), type(source), "read")
+    _refuse_huge(records, files)
     return records if group_column is None else records.grouped_by(group_column)
+
+
+def _refuse_huge(records: Records, files: dict[str, Path]) -> None:
+    """Numbers whose squares are none any more: steps would make something else of them without a word."""
+    X = records.X
+    parts = [column.values for column in records.columns if not column.is_text]
+    if X is not None:
+        parts.append(X if isinstance(X, np.ndarray) else X.data)
+    for values in parts:
+        flat = values.ravel()
+        largest = max(np.fmax.reduce(flat, initial=0.0), -np.fmin.reduce(flat, initial=0.0))
+        if largest > HUGE:
+            raise InputError(f"{' and '.join(files)}: found the number {largest:g}; at most {HUGE:g} is possible; scale it")
 
 
 def _digest(path: Path) -> str:

@@ -30,6 +30,7 @@ from dpadmm_mpi.types import Array, CsrMatrix, Ints, Matrix
 
 DENSE_ENTRIES = 1 << 20  # a map with more is stored as CSR
 LARGEST = 2000  # features up to which d x d matrices are formed
+HUGE = 1e100  # an entry: squares and products of them are numbers
 NEGLIGIBLE = 1e-8  # partial correlation that is no edge
 ROUND_OFF = 1e-14  # of squared singular values, relative to the largest
 ACCURACY = 1e-3  # of a correlation, which the graphical lasso must reach
@@ -265,8 +266,8 @@ def _read(path: Path, features: int) -> Matrix:
             f"problem.map_path: {path} has the shape {tuple(A.shape)}, but the records have {features} features; a matrix with "
             "that many columns is needed"
         )
-    if not np.isfinite(values).all():
-        raise InputError(f"problem.map_path: {path} has an entry that is not a finite number; replace it")
+    if not np.isfinite(values).all() or np.abs(values).max() > HUGE:
+        raise InputError(f"problem.map_path: {path} has an entry that is not a finite number, or beyond {HUGE:g}; replace it")
     return A
 
 
