@@ -23,17 +23,84 @@ import numpy as np
 import tomli_w
 
 EVIL = (
-    "\x1b]0;owned\x07", "\x1b[2J", "a\nb", "\r", "\x00", "‮gpj.exe", "$x^2$ \\alpha", "<script>", "=1+1", "%s%n{}", "../../x", "/etc/passwd",
-    "con", "", " ", "é😀日", "​", "￿", "x" * 300, "y" * 70_000, "&amp;", "\\", "'", '"',
-)  # fmt: skip
+    "\x1b]0;owned\x07",
+    "\x1b[2J",
+    "a\nb",
+    "\r",
+    "\x00",
+    "\u202egpj.exe",
+    "$x^2$ \\alpha",
+    "<script>",
+    "=1+1",
+    "%s%n{}",
+    "../../x",
+    "/etc/passwd",
+    "con",
+    "",
+    " ",
+    "é😀日",
+    "\u200b",
+    "\uffff",
+    "x" * 300,
+    "y" * 70_000,
+    "&amp;",
+    "\\",
+    "'",
+    '"',
+)
 NUMBERS = (
-    "0", "-1", "1e308", "-1e308", "1e-320", "nan", "inf", "-inf", "1e400", "9223372036854775807", "9223372036854775808", "1" * 5000, "0x" + "f" * 90,
-    "0.1", "1e15", "2.5", "true", "[]", "{}", "[[[[[[]]]]]]", '"text"', "2026-01-01",
-)  # fmt: skip
+    "0",
+    "-1",
+    "1e308",
+    "-1e308",
+    "1e-320",
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "9223372036854775807",
+    "9223372036854775808",
+    "1" * 5000,
+    "0x" + "f" * 90,
+    "0.1",
+    "1e15",
+    "2.5",
+    "true",
+    "[]",
+    "{}",
+    "[[[[[[]]]]]]",
+    '"text"',
+    "2026-01-01",
+)
 VALUES: tuple[Any, ...] = (
-    0, -1, 1, 2, 0.5, -0.5, 1e308, 1e-320, float("nan"), float("inf"), 1 << 62, (1 << 63) - 1, True, False, [], {}, [1], [0.1, "x"], [[]], {"first": 1.0},
-    {"first": -1.0, "ratio": 1e300}, [[0, 1], [1, 2]], "auto", "none", "admm", "x.txt", *EVIL,
-)  # fmt: skip
+    0,
+    -1,
+    1,
+    2,
+    0.5,
+    -0.5,
+    1e308,
+    1e-320,
+    float("nan"),
+    float("inf"),
+    1 << 62,
+    (1 << 63) - 1,
+    True,
+    False,
+    [],
+    {},
+    [1],
+    [0.1, "x"],
+    [[]],
+    {"first": 1.0},
+    {"first": -1.0, "ratio": 1e300},
+    [[0, 1], [1, 2]],
+    "auto",
+    "none",
+    "admm",
+    "x.txt",
+    *EVIL,
+)
 
 Edit = tuple[str, int]  # its name, and the number of its randomness
 
@@ -252,11 +319,26 @@ def _npz(content: bytes, rng: random.Random) -> bytes:
     name = rng.choice(list(arrays) or ["X"])
     old = arrays.pop(name, np.zeros(1))
     shape = old.shape
-    other: Any = rng.choice((
-        None, np.array([{"a": 1}], dtype=object), old.astype("U20"), old[:0] if shape else old, np.zeros(()), old.T, np.full(shape, np.nan), np.full(shape, 1e308),
-        np.full(shape, 1e308j), -np.ones(shape), np.ones(shape, dtype="i1"), np.zeros((3, 3, 3)), np.array(["1970-01-01"], dtype="M8[D]"),
-        np.zeros(2, dtype=[("a", "f8"), ("b", "i4")]), np.full(shape, 1 << 62), np.full(shape, np.longdouble("1e4000")),
-    ))  # fmt: skip
+    other: Any = rng.choice(
+        (
+            None,
+            np.array([{"a": 1}], dtype=object),
+            old.astype("U20"),
+            old[:0] if shape else old,
+            np.zeros(()),
+            old.T,
+            np.full(shape, np.nan),
+            np.full(shape, 1e308),
+            np.full(shape, 1e308j),
+            -np.ones(shape),
+            np.ones(shape, dtype="i1"),
+            np.zeros((3, 3, 3)),
+            np.array(["1970-01-01"], dtype="M8[D]"),
+            np.zeros(2, dtype=[("a", "f8"), ("b", "i4")]),
+            np.full(shape, 1 << 62),
+            np.full(shape, np.longdouble("1e4000")),
+        )
+    )
     if other is not None:
         arrays[name] = other
     memory = io.BytesIO()
@@ -292,16 +374,35 @@ def _frame(content: bytes, rng: random.Random) -> bytes:
 
 
 EDITS: dict[str, Callable[[bytes, random.Random], bytes]] = {
-    "flip": _flip, "cut": _cut, "remove": _remove, "insert": _insert, "repeat": _repeat, "overwrite": _overwrite, "nothing": _nothing, "number": _number,
-    "word": _word, "lines": _lines, "toml": _toml, "hdf5": _hdf5, "npz": _npz, "gz": _gz, "frame": _frame,
-}  # fmt: skip
+    "flip": _flip,
+    "cut": _cut,
+    "remove": _remove,
+    "insert": _insert,
+    "repeat": _repeat,
+    "overwrite": _overwrite,
+    "nothing": _nothing,
+    "number": _number,
+    "word": _word,
+    "lines": _lines,
+    "toml": _toml,
+    "hdf5": _hdf5,
+    "npz": _npz,
+    "gz": _gz,
+    "frame": _frame,
+}
 BYTES = ("flip", "cut", "remove", "insert", "repeat", "overwrite", "nothing")
 TEXT = (*BYTES, "number", "number", "word", "lines", "gz")
 FITTING = {
     ".toml": ("toml", "toml", "toml", "number", "word", "lines", "flip", "cut", "insert", "repeat", "nothing"),
-    ".csv": TEXT, ".txt": TEXT, ".libsvm": TEXT, ".npz": ("npz", "npz", "npz", *BYTES), ".npy": BYTES, ".h5": ("hdf5", "hdf5", "hdf5", "hdf5", *BYTES),
-    ".parquet": BYTES, "": ("frame", "frame", *BYTES),
-}  # fmt: skip
+    ".csv": TEXT,
+    ".txt": TEXT,
+    ".libsvm": TEXT,
+    ".npz": ("npz", "npz", "npz", *BYTES),
+    ".npy": BYTES,
+    ".h5": ("hdf5", "hdf5", "hdf5", "hdf5", *BYTES),
+    ".parquet": BYTES,
+    "": ("frame", "frame", *BYTES),
+}
 
 
 def fitting(case: Case) -> tuple[str, ...]:

@@ -3,22 +3,37 @@
 import io
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
+
 from fuzz.judging import say
 from fuzz.mutations import Case
 
 KEPT = Path(__file__).parent / "corpus"  # files that a person has written
 
 COMMANDS_ON_RESULTS: tuple[tuple[str, ...], ...] = (
-    ("show", "r.h5"), ("show", "r.h5", "--csv"), ("show", "r.h5", "--json"), ("show", "r.h5", "--latex"), ("show", "r.h5", "--against", "0,1"),
-    ("plot", "r.h5", "-o", "new.png"), ("plot", "r.h5", "other.h5", "-o", "new.svg", "--kind", "loss-privacy"), ("plot", "r.h5", "-o", "new.png", "--kind", "nodes"),
-    ("plot", "r.h5", "-o", "new.png", "--kind", "network"), ("plot", "r.h5", "-o", "new.png", "--kind", "partition"), ("report", "r.h5", "-o", "new.html"),
-    ("watch", "r.h5", "--once"), ("diff", "r.h5", "other.h5"), ("audit", "r.h5", "--candidates", "1", "--adversaries", "0"), ("attack", "r.h5"),
-    ("compose", "r.h5", "other.h5"), ("status", "c.toml", "-o", "r.h5"), ("run", "r.h5", "-o", "new.h5"),
+    ("show", "r.h5"),
+    ("show", "r.h5", "--csv"),
+    ("show", "r.h5", "--json"),
+    ("show", "r.h5", "--latex"),
+    ("show", "r.h5", "--against", "0,1"),
+    ("plot", "r.h5", "-o", "new.png"),
+    ("plot", "r.h5", "other.h5", "-o", "new.svg", "--kind", "loss-privacy"),
+    ("plot", "r.h5", "-o", "new.png", "--kind", "nodes"),
+    ("plot", "r.h5", "-o", "new.png", "--kind", "network"),
+    ("plot", "r.h5", "-o", "new.png", "--kind", "partition"),
+    ("report", "r.h5", "-o", "new.html"),
+    ("watch", "r.h5", "--once"),
+    ("diff", "r.h5", "other.h5"),
+    ("audit", "r.h5", "--candidates", "1", "--adversaries", "0"),
+    ("attack", "r.h5"),
+    ("compose", "r.h5", "other.h5"),
+    ("status", "c.toml", "-o", "r.h5"),
+    ("run", "r.h5", "-o", "new.h5"),
     ("run", "c.toml", "-o", "r.h5", "--resume", "--set", "iterations=5"),
-)  # fmt: skip
+)
 
 
 def numbers() -> tuple[np.ndarray, np.ndarray]:
@@ -27,7 +42,7 @@ def numbers() -> tuple[np.ndarray, np.ndarray]:
     return X / np.linalg.norm(X, axis=1, keepdims=True).max(), np.where(rng.random(24) < 0.5, -1.0, 1.0)
 
 
-def npz(**arrays: np.ndarray) -> bytes:
+def npz(**arrays: Any) -> bytes:
     memory = io.BytesIO()
     np.savez(memory, **arrays)
     return memory.getvalue()
