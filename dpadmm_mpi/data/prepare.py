@@ -67,7 +67,8 @@ def ensure_store(source: Preparable, group_column: str | None = None) -> Store:
 
 def prepare(source: Preparable, files: dict[str, Path], folder: Path, group_column: str | None = None) -> Store:
     # No name for the records as they were read: they would be kept in memory beside what the steps make of them.
-    prepared = preprocess(_read(source, files, group_column), source.preprocessing)
+    with np.errstate(invalid="ignore"):  # of infinity, which is refused below
+        prepared = preprocess(_read(source, files, group_column), source.preprocessing)
     _refuse_non_finite(prepared.records, files)
     digests = {name: _digest(path) for name, path in files.items()}
     return write_store(folder, prepared.records, prepared.done, digests, warnings=prepared.doubts, learned=prepared.learned)
@@ -88,7 +89,7 @@ def _refuse_huge(records: Records, files: dict[str, Path]) -> None:
     for values in parts:
         flat = values.ravel()
         largest = max(np.fmax.reduce(flat, initial=0.0), -np.fmin.reduce(flat, initial=0.0))
-        if largest > HUGE:
+        if HUGE < largest < np.inf:  # infinity is refused later, with its record
             raise InputError(f"{' and '.join(files)}: found the number {largest:g}; at most {HUGE:g} is possible; scale it")
 
 
