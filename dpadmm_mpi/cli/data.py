@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, say, set_option
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import write_text
 
 if TYPE_CHECKING:
     from dpadmm_mpi.data.catalogue import PublicDataset
@@ -129,9 +130,9 @@ def partition(
         say(table, end="")
         return 0
     try:
-        output.write_text(table, encoding="utf-8")
+        write_text(output, table)
     except OSError as error:
-        raise InputError(f"{output} cannot be written: {error.strerror}") from None
+        raise InputError(f"{output} cannot be written: {reason_of(error)}; {advice_on(error)}") from None
     statistics = statistics_of(dataset)
     say(f"written: {output}" + ("" if statistics is None else f"; {statistics.in_words()}"))
     return 0

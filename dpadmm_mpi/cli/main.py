@@ -56,6 +56,7 @@ def entry() -> NoReturn:
     speaker = announced_rank() == 0
     log_to_stderr()
     _take_any_terminal()
+    sys.unraisablehook = _without_echoes
     try:
         code = cli.main(prog_name="dpadmm", standalone_mode=False) or 0
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -93,6 +94,12 @@ def _speak_of_command(error: click.ClickException) -> None:
         context: click.Context | None = getattr(error, "ctx", None)
         command = "dpadmm" if context is None else context.command_path
         speak(InputError(f"{error.format_message().rstrip('.')}; see {command} --help"))
+
+
+def _without_echoes(problem: "sys.UnraisableHookArgs") -> None:
+    """What h5py cannot write while it forgets an object it writes at the next flush, which says so if it fails again."""
+    if not (isinstance(problem.exc_value, OSError | RuntimeError) and "h5py" in str(problem.object)):
+        sys.__unraisablehook__(problem)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

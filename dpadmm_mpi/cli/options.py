@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.errors import DpadmmError, InputError
+from dpadmm_mpi.errors import DpadmmError, InputError, system_sentence
 from dpadmm_mpi.registry import blamed
 from dpadmm_mpi.showing import paragraph, sentence
 
@@ -73,6 +73,8 @@ def speak(error: BaseException, who: str = "dpadmm") -> None:
         text = "out of memory; use fewer ranks on this machine, or fewer records"
     elif (where := blamed(error)) is not None:
         text = where
+    elif isinstance(error, OSError):
+        text = system_sentence(error)
     else:
         text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
     print(f"{who}: {sentence(text)}", file=sys.stderr, flush=True)

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, result_files, say
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import write_text
 from dpadmm_mpi.showing import brief, sentence
 
 
@@ -129,9 +130,9 @@ def report(files: tuple[Path, ...], output: Path | None) -> int:
         raise InputError(f'{target}: found the ending "{target.suffix}"; it must be .html')
     text = page(load_all(files))
     try:
-        target.write_text(text, encoding="utf-8")
+        write_text(target, text)
     except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror}") from None
+        raise InputError(f"{target} cannot be written: {reason_of(error)}; {advice_on(error)}") from None
     say(f"written: {target}")
     return 0
 

@@ -159,6 +159,7 @@ def load_everywhere(transport: "Transport", wanted: Wanted) -> None:
 
 def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
     """What is left to do; what cannot be done is found before any work is."""
+    from dpadmm_mpi.files import exists, uninterrupted
     from dpadmm_mpi.methods.base import make_plan
     from dpadmm_mpi.storage.atomic_file import refuse_existing
     from dpadmm_mpi.storage.resume import is_finished
@@ -172,7 +173,7 @@ def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
     for _, path in jobs:
         if not manner.resume:
             refuse_existing(path, manner.force)
-            if path.exists() and path.samefile(wanted.source):
+            if exists(path) and uninterrupted(path.samefile, wanted.source):
                 raise InputError(f"-o {path}: this is the configuration itself; choose another place")
     if len(jobs) > 1:  # a variant that cannot work is found before the first one runs
         for config, _ in jobs:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from dpadmm_mpi.config.options import Options, names_in
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import read_bytes
 from dpadmm_mpi.registry import all_or_nothing, file_of, is_inside, place_of
 
 _PREFIX = "dpadmm_extension_"
@@ -46,7 +47,7 @@ def load(wanted: Iterable[Extension]) -> tuple[Extension, ...]:
 def _load(extension: Extension) -> Extension:
     path = Path(extension.path)
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except OSError as error:
         raise InputError(f"extensions: {path} cannot be read: {error.strerror}") from None
     digest = hashlib.sha256(content).hexdigest()
@@ -103,7 +104,7 @@ def used_by(sections: Sequence[Options]) -> tuple[Extension, ...]:
             if file is None or not file.is_file():
                 continue  # typed in: nothing that could be loaded again
             files[str(file)] = None
-    return tuple(Extension(path, hashlib.sha256(Path(path).read_bytes()).hexdigest()) for path in files)
+    return tuple(Extension(path, hashlib.sha256(read_bytes(Path(path))).hexdigest()) for path in files)
 
 
 def typed_in(sections: Sequence[Options]) -> list[str]:

@@ -17,7 +17,8 @@ from dpadmm_mpi.config import extensions
 from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Options, fields_of
 from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of, refuse_unfit
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import read_text
 
 R = TypeVar("R", bound=Options)
 Setting = tuple[str, Any]  # a dotted key and its value
@@ -64,12 +65,14 @@ def read_table(path: Path, text: str | None = None) -> RawConfig:
         try:
             if (size := path.stat().st_size) > LARGEST:
                 raise InputError(f"{path}: {size >> 20} MB, and a configuration has at most {LARGEST >> 20}; is it one?")
-            text = path.read_text(encoding="utf-8-sig")
+            text = read_text(path, "utf-8-sig")
         except FileNotFoundError:
             raise InputError(f"{path}: no such configuration file") from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({reason_of(error)}); {advice_on(error)}") from None
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: cannot be read as a configuration: byte {error.start} is no text in UTF-8") from None
-        except (OSError, ValueError) as error:
+        except ValueError as error:  # of the path
             raise InputError(f"{path}: cannot be read as a configuration ({error})") from None
     try:
         raw = _from_toml(text)

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import naming, open_to_read
 
 FREE = 128 << 20
 RATIO = 200
@@ -60,7 +61,7 @@ class _Counted(io.RawIOBase):
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """A file, plain or compressed (gz, bz2, xz), to be read piece by piece."""
     try:
-        with path.open("rb") as raw:
+        with naming(path), open_to_read(path) as raw:
             start = raw.read(6)
             raw.seek(0)
             opener = next((opener for magic, opener in _OPEN.items() if start.startswith(magic)), None)
@@ -69,7 +70,9 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise InputError(f"{path} is damaged or cut short ({error}); get the file again") from None
     except OSError as error:
         damaged = error.errno is None  # bz2 has no error of its own
-        what = f"is damaged or cut short ({error}); get the file again" if damaged else f"cannot be read: {error.strerror}"
+        what = f"is damaged or cut short ({error}); get the file again"
+        if not damaged:
+            what = f"cannot be read: {reason_of(error)}; {advice_on(error)}"
         raise InputError(f"{path} {what}") from None
 
 
@@ -109,7 +112,7 @@ def read_arrays(path: Path, wanted: Collection[str]) -> dict[str, NDArray[Any]]:
 
 def read_array(path: Path) -> NDArray[Any]:
     """The array of an npy file; ValueError where it is none."""
-    with path.open("rb") as file:
+    with naming(path), open_to_read(path) as file:
         return _read_array(file, path.stat().st_size)
 
 

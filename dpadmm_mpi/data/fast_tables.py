@@ -17,6 +17,7 @@ from dpadmm_mpi.data import readers
 from dpadmm_mpi.data.bounded import refuse_expansion
 from dpadmm_mpi.data.records import Column, Records, Wanted
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import refuse_special
 from dpadmm_mpi.types import Bools
 
 LARGE = 8 << 20  # bytes of a csv file from which on it is worth while to load pandas
@@ -165,6 +166,7 @@ def _open_parquet(path: Path) -> Iterator[Any]:
         import pyarrow.parquet as pq
     except ImportError:
         raise InputError('Parquet files need pyarrow; install it with: pip install "dpadmm-mpi[tables]"') from None
+    refuse_special(path)
     try:
         with pq.ParquetFile(path) as file:
             yield file

@@ -17,6 +17,7 @@ from dpadmm_mpi.data.records import Records, checked
 from dpadmm_mpi.data.steps import Step, preprocess
 from dpadmm_mpi.data.store import Store, open_store, write_store
 from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.files import naming, open_to_read
 
 VERSION = 3  # of the store and of what the steps do: a new one makes old stores unused
 HUGE = 1e150  # of a feature: the largest whose square is a number, with room for sums of them
@@ -94,7 +95,7 @@ def _refuse_huge(records: Records, files: dict[str, Path]) -> None:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with naming(path), open_to_read(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

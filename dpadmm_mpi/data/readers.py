@@ -192,19 +192,13 @@ def read_hdf5(path: Path) -> Records:
     """Datasets as in npz."""
     import h5py
 
-    if not path.exists():
-        raise InputError(f"{path} cannot be read: No such file or directory")
-    try:
-        with h5py.File(path, "r") as file:
-            found = {name: file[name] for name in ARRAYS if name in file}
-            datasets = {name: item for name, item in found.items() if isinstance(item, h5py.Dataset)}
-            for name, item in datasets.items():
-                if item.is_virtual or item.external:
-                    raise InputError(f"{path}: the numbers of {name} are in another file; copy them into this one")
-            refuse_expansion(path, sum(item.nbytes for item in datasets.values()), path.stat().st_size)
-            arrays, names = {name: item[...] for name, item in datasets.items()}, list(file)
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise InputError(f"{path} is not a readable HDF5 file, perhaps cut short ({error})") from None
+    from dpadmm_mpi.hdf5 import open_to_read, own_item, reading
+
+    with open_to_read(path) as file, reading(path):
+        found = {name: own_item(file, name, path) for name in ARRAYS if name in file}
+        datasets = {name: item for name, item in found.items() if isinstance(item, h5py.Dataset)}
+        refuse_expansion(path, sum(item.nbytes for item in datasets.values()), path.stat().st_size)
+        arrays, names = {name: item[...] for name, item in datasets.items()}, list(file)
     return _from_arrays(arrays, names, path)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Choice, Count, FilePath, Fraction, Options, Place, Probability
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import read_text
 from dpadmm_mpi.networks.topology import Topology, components, of_edges
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generator
@@ -200,7 +201,7 @@ class EdgeFile(Graph):
 
     def _read(self) -> list[tuple[int, int]]:
         try:
-            lines = Path(self.path).read_text(encoding="utf-8-sig").splitlines()
+            lines = read_text(Path(self.path), "utf-8-sig").splitlines()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is not text"
             raise InputError(f"network.path: {self.path} cannot be read: {reason}") from None

@@ -4,6 +4,7 @@ Colours are told apart without colour vision. In grey, line styles and markers t
 and marker in every panel; where a file has several lines, one for each account, the line style says which account.
 """
 
+import io
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import write_bytes
 from dpadmm_mpi.methods.metrics import metrics
 from dpadmm_mpi.privacy.account import accounts as KINDS
 from dpadmm_mpi.showing import brief, paragraph, shortened
@@ -263,8 +265,10 @@ def _by_number(character: str) -> str:
 
 def save(figure: Any, target: Path) -> None:
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same picture is the same file
+    content = io.BytesIO()  # written when it is whole
+    with style():
+        drawable(figure).savefig(content, format=target.suffix.lstrip("."), dpi=160, metadata=dates.get(target.suffix.lower()))
     try:
-        with style():
-            drawable(figure).savefig(target, dpi=160, metadata=dates.get(target.suffix.lower()))
+        write_bytes(target, content.getbuffer())
     except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror}") from None
+        raise InputError(f"{target} cannot be written: {reason_of(error)}; {advice_on(error)}") from None

@@ -19,7 +19,9 @@ def source_of(source: str | Path | Mapping[str, Any]) -> RawConfig:
     if path.suffix in (".h5", ".hdf5"):
         from dpadmm_mpi.storage.result import read_attributes
 
-        return read_table(path, str(read_attributes(path)["config"]))
+        if "config" not in (root := read_attributes(path)):
+            raise InputError(f"{path}: the file has no attribute config; it is damaged")
+        return read_table(path, str(root["config"]))
     return read_table(path)
 
 

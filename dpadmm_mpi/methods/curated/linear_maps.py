@@ -6,6 +6,7 @@ Xing: A multivariate regression approach to association analysis of a quantitati
 """
 
 import hashlib
+import io
 import os
 import pickle
 import warnings
@@ -24,7 +25,8 @@ from dpadmm_mpi.config.options import FilePath, Options, Positive
 from dpadmm_mpi.data.bounded import names_in, read_array, read_arrays
 from dpadmm_mpi.data.cache import cache_folder
 from dpadmm_mpi.data.dataset import Dataset
-from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.errors import InputError, RunError, reason_of
+from dpadmm_mpi.files import make_folder, read_bytes, remove, replace, write_bytes
 from dpadmm_mpi.registry import Registry
 from dpadmm_mpi.types import Array, CsrMatrix, Ints, Matrix
 
@@ -185,16 +187,20 @@ def _pattern(dataset: Dataset[Any], sparsity: float) -> tuple[Ints, Array]:
     identity = pickle.dumps([VERSION, sparsity, dataset.loader, [dataset.address(i) for i in range(len(dataset.sizes))]])
     path = cache_folder() / "maps" / f"{hashlib.sha256(identity).hexdigest()[:24]}.npz"
     # If it is there, and whole:
-    with suppress(OSError, ValueError, KeyError, BadZipFile), path.open("rb") as file, np.load(file) as stored:
+    with suppress(OSError, ValueError, KeyError, BadZipFile), np.load(io.BytesIO(read_bytes(path))) as stored:
         return stored["edges"], stored["signs"]
     edges, signs = graphical_lasso_edges(correlation(dataset), sparsity)
     scratch = path.with_name(f".{path.stem}.{os.getpid()}.npz")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(scratch, edges=edges, signs=signs)
-        scratch.replace(path)
+        content = io.BytesIO()
+        np.savez(content, edges=edges, signs=signs)
+        make_folder(path.parent)
+        write_bytes(scratch, content.getbuffer())
+        replace(scratch, path)
     except OSError as error:
-        raise RunError(f"{path.parent} cannot be written ({error.strerror}); set DPADMM_DATA to a folder with room") from None
+        with suppress(OSError):
+            remove(scratch)
+        raise RunError(f"{path.parent} cannot be written ({reason_of(error)}); set DPADMM_DATA to a folder with room") from None
     return edges, signs
 
 
@@ -272,17 +278,18 @@ def _read(path: Path, features: int) -> Matrix:
 
 
 def load_array(path: Path) -> Any:
+    content = io.BytesIO(read_bytes(path))
     if path.suffix == ".npy":
         return read_array(path)
     if path.suffix != ".npz":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an empty file, which has no rows
-            return np.loadtxt(path, delimiter=",", ndmin=2)
+            return np.loadtxt(content, delimiter=",", ndmin=2)
     if found := read_arrays(path, ("A",)):
         return found["A"]
     from scipy.sparse import load_npz
 
     read_arrays(path, names_in(path))  # whether they are what they say
-    A = load_npz(path).tocsr()
+    A = load_npz(content).tocsr()
     A.sum_duplicates()  # one way to write a matrix
     return A
