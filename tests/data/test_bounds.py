@@ -85,8 +85,8 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
     "a bomb, npz": ("t.npz", npz(X=npy((5 * MB // 8, 1)) + bytes(5 * MB), y=npy((1,))), "more than 200 times"),
     "complex": ("t.npz", saved(X=np.ones((2, 1)) * 1j, y=np.ones(2)), "complex"),
     "dates": ("t.npz", saved(X=np.ones((2, 1)), y=np.zeros(2, dtype=[("a", "f8"), ("b", "f8")])), "other than numbers"),
-    "a huge dataset": ("t.h5", hdf5(huge_dataset), "more than 200 times its size is not read"),
-    "numbers in another file": ("t.h5", hdf5(elsewhere), "in another file"),
+    "a huge dataset": ("t.h5", hdf5(huge_dataset), "which the file does not hold"),
+    "numbers in another file": ("t.h5", hdf5(elsewhere), "values in another file"),
 }  # fmt: skip
 
 
