@@ -3,6 +3,7 @@
 import logging
 import sys
 import traceback
+import warnings
 from pathlib import Path
 
 import click
@@ -49,7 +50,13 @@ class _Notes(logging.Handler):
         note(record.getMessage())
 
 
+def _note_of_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    note(f"{category.__name__}: {message}")
+
+
 def log_to_stderr() -> None:
+    """What the library logs, and what others warn of, as notes."""
+    warnings.showwarning = _note_of_warning
     logger = logging.getLogger("dpadmm_mpi")
     logger.setLevel(logging.INFO)
     logger.handlers = [_Notes()]

@@ -62,6 +62,12 @@ def _load(extension: Extension) -> Extension:
     return Extension(str(path), digest)
 
 
+def is_loaded(extension: Extension) -> bool:
+    """Whether its file is part of this process already."""
+    loaded = [getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if name.startswith(_PREFIX)]
+    return extension.path in loaded or _is_imported(Path(extension.path))
+
+
 def _is_imported(path: Path) -> bool:
     """Whether the file is a module under a name of its own, or the program: its classes have entered already."""
     loaded = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]

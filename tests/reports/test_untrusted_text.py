@@ -188,3 +188,17 @@ def test_the_copy_of_a_stranger_is_not_changed(evil: Path, tmp_path: Path) -> No
     """Escaping is for people: the file and the object keep what is written."""
     copy = shutil.copyfile(evil, tmp_path / "r.h5")
     assert dp.load(copy).name == EVIL
+
+
+@pytest.mark.parametrize("words", ["show", "watch --once", "show --json", "compose", "diff"])
+def test_looking_at_a_file_executes_nothing(evil: Path, words: str, tmp_path: Path) -> None:
+    """A result that names an extension beside it, with its checksum, as a stranger could send both."""
+    trap, copy = tmp_path / "trap.py", shutil.copyfile(evil, tmp_path / "r.h5")
+    trap.write_text("from pathlib import Path\n\nPath(__file__).with_name('sprung').touch()\n")
+    with h5py.File(copy, "r+") as file:
+        file.attrs["config"] = f"extensions = ['{trap}']\n" + str(file.attrs["config"])
+    found = say((words.split()[0], "r.h5", *(["r.h5"] if words == "diff" else []), *words.split()[1:]), tmp_path)
+    assert found.code == 0, found.error
+    assert not (tmp_path / "sprung").exists()
+    say(("check", "r.h5"), tmp_path)  # which is asked to make sense of the configuration, and so needs it
+    assert (tmp_path / "sprung").exists()
