@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/environment.sh
 prepare_environment all,dev
-[ $# -gt 0 ] || set -- tests/engine/test_signals.py tests/cli/test_commands.py tests/storage/test_journal.py tests/data/test_sources.py
+[ $# -gt 0 ] || set -- tests/engine/test_signals.py tests/storage/test_journal.py tests/data/test_bounds.py
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -20,6 +20,7 @@ import fuzz.seeds
 from dpadmm_mpi.cli import main
 from fuzz.judging import Answer, files_in, say, wrong_with
 from fuzz.mutations import Case, cases
+from tqdm import tqdm
 
 MEMORY = 1 << 30  # bytes of address space beyond what is loaded already
 SECONDS = 60.0
@@ -98,7 +99,8 @@ def main_() -> int:
         _load(seeds)
         codes: Counter[int] = Counter()
         failed, lines, letters, memory, longest = 0, 0, 0, 0, 0.0
-        for k, case in enumerate(cases(seeds, options.number, options.start), options.start):
+        inputs = enumerate(cases(seeds, options.number, options.start), options.start)
+        for k, case in tqdm(inputs, total=options.number, unit="input", disable=None):
             begin = time.monotonic()
             answer, wrong, kilobytes = answer_of(case)
             longest = max(longest, time.monotonic() - begin)
