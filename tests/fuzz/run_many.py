@@ -16,11 +16,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tqdm import tqdm
+
 import fuzz.seeds
 from dpadmm_mpi.cli import main
 from fuzz.judging import Answer, files_in, say, wrong_with
 from fuzz.mutations import Case, cases
-from tqdm import tqdm
 
 MEMORY = 1 << 30  # bytes of address space beyond what is loaded already
 SECONDS = 60.0

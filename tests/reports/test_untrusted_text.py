@@ -194,7 +194,8 @@ def test_the_copy_of_a_stranger_is_not_changed(evil: Path, tmp_path: Path) -> No
 def test_looking_at_a_file_executes_nothing(evil: Path, words: str, tmp_path: Path) -> None:
     """A result that names an extension beside it, with its checksum, as a stranger could send both."""
     trap, copy = tmp_path / "trap.py", shutil.copyfile(evil, tmp_path / "r.h5")
-    trap.write_text(f"# {tmp_path}: a file of its own\nfrom pathlib import Path\n\nPath(__file__).with_name('sprung').touch()\n")
+    code = "from pathlib import Path\n\nPath(__file__).with_name('sprung').touch()\n"
+    trap.write_text(f"# {tmp_path}: another one each time\n{code}")
     with h5py.File(copy, "r+") as file:
         file.attrs["config"] = f"extensions = ['{trap}']\n" + str(file.attrs["config"])
     found = say((words.split()[0], "r.h5", *(["r.h5"] if words == "diff" else []), *words.split()[1:]), tmp_path)
