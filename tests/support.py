@@ -149,11 +149,14 @@ RESTARTS: dict[str, Callable[[MakeConfig], Raw]] = {
     "admm": lambda make: make("admm"),
     "m-admm": lambda make: make("m-admm"),
     "r-admm": lambda make: make("r-admm", "primal", record={"optimum": True}),
-    "mr-admm": lambda make: make("mr-admm", "objective", record={"trajectory": False, "every": 2}),
-    "star-admm": lambda make: around_a_hub(make, "star-admm", record={"optimum": True}),
+    "mr-admm": lambda make: (
+        make("mr-admm", "objective", record={"trajectory": False, "every": 2})
+        | {"release": {"average": "all", "recycle": 2, "consensus": 5}}
+    ),
+    "star-admm": lambda make: around_a_hub(make, "star-admm", record={"optimum": True}) | {"release": {"average": "all"}},
     "s-admm": lambda make: around_a_hub(make, "s-admm", {"inner_steps": 20}),
     "ps-admm": lambda make: around_a_hub(make, "ps-admm", {"inner_steps": 20, "averaging": "extrapolated"}, noise_std=0.3),
-    "gl-admm": lambda make: around_a_hub(make, "gl-admm", record={"optimum": True}),
+    "gl-admm": lambda make: around_a_hub(make, "gl-admm", record={"optimum": True}) | {"release": {"average": {"from": 3}}},
     "gl-exact-admm": lambda make: around_a_hub(make, "gl-exact-admm", {"rho": 0.1}),
     "gl-acc-admm": lambda make: around_a_hub(make, "gl-acc-admm", {"restart": True}),
     "dp-admm": lambda make: around_a_hub(make, "dp-admm", {"u0": "as-printed"}, noise_std=0.05),

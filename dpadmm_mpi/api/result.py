@@ -16,6 +16,7 @@ from dpadmm_mpi.data.sources import StoredSource
 from dpadmm_mpi.data.steps import preprocess, steps
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods import Config
+from dpadmm_mpi.methods.base import as_table
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.plots import figure, svg
 from dpadmm_mpi.reports.html import escape
@@ -26,6 +27,14 @@ from dpadmm_mpi.storage.experiments import read_again
 from dpadmm_mpi.storage.result import accounts, is_proven, last_row
 from dpadmm_mpi.types import Array, Matrix
 
+# What predict uses, the first that a file has.
+_CLASSIFIERS = {
+    "final/consensus": "the mean over the nodes after consensus",
+    "final/averaged_server": "the average of the server's iterates",
+    "final/averaged": "the mean over the nodes of their averaged iterates",
+    "final/server": "the server's last iterate",
+    "final/primal": "the mean over the nodes of their last iterates",
+}
 _FIGURES = count(1)  # ids of the pictures of one notebook must not meet
 
 
@@ -93,6 +102,7 @@ class Result(stored.Result):
             "",
             results_table([self]),
             "",
+            *([f"classifier: {self.classifier_in_words}"] if "release" in as_table(config) else []),
             *self.privacy_in_words(),
             *(f"note: {sentence(note)}" for note in str(self.attributes["/"].get("notes", "")).splitlines()),
         ]
@@ -158,10 +168,21 @@ class Result(stored.Result):
             return audit(self, candidates, node, record)
 
     def classifier(self, run: int = 0) -> Array:
-        """The weights that are tested, of one run: the server's, or the mean over the nodes."""
-        if "final/server" in self:
-            return np.asarray(self["final/server"][run])
-        return np.asarray(self["final/primal"][run].mean(axis=0))
+        """The weights that `predict` uses, of one run: the server's, or the mean over the nodes.
+
+        Those after consensus or of the averages where [release] asks for them; `classifier_in_words` says which.
+        """
+        name = self._classifier_name
+        return np.asarray(self[name][run] if name.endswith("server") else self[name][run].mean(axis=0))
+
+    @property
+    def _classifier_name(self) -> str:
+        return next(name for name in _CLASSIFIERS if name in self)
+
+    @property
+    def classifier_in_words(self) -> str:
+        """Which weights `predict` uses."""
+        return f"{_CLASSIFIERS[self._classifier_name]}, /{self._classifier_name}"
 
     def decision_function(self, X: Any, run: int = 0, prepared: bool = False) -> Array:
         """f.x of every record; positive predicts the second of `labels`. With softmax, that of each class, (records, classes).
@@ -175,7 +196,7 @@ class Result(stored.Result):
         return scores if self._outputs > 1 else scores.ravel()
 
     def predict(self, X: Any, run: int = 0, prepared: bool = False) -> NDArray[Any]:
-        """Labels of new records, by the mean classifier at the end.
+        """Labels of new records, by the classifier at the end that `classifier_in_words` names.
 
         Parameters
         ----------

@@ -161,6 +161,9 @@ class _Finals:
     def row(self, runs: range, row: int, iteration: int, values: dict[str, Array]) -> None:
         pass
 
+    def consensus_row(self, runs: range, row: int, values: dict[str, Array]) -> None:
+        pass
+
     def checkpoint(self, runs: range, iteration: int, state: dict[str, Array], seconds: float) -> None:
         pass
 

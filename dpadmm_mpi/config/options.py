@@ -76,6 +76,11 @@ class File:
     """Marks a key that names a file, meant from the configuration's folder."""
 
 
+@dataclass(frozen=True)
+class NoKey:
+    """Marks a field that no key sets: another section decides on it."""
+
+
 FilePath = Annotated[str, File()]
 
 
@@ -101,6 +106,8 @@ def fields_of(cls: type[Options]) -> tuple[Field, ...]:
     for field in msgspec.structs.fields(cls):
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         marks = list(_marks(field.type))
+        if any(isinstance(mark, NoKey) for mark in marks):
+            continue
         role = next((mark for mark in marks if isinstance(mark, Choice | Choices | Part)), None)
         found.append(Field(field.name, field.type, default, role, any(isinstance(mark, File) for mark in marks)))
     return tuple(found)

@@ -271,7 +271,7 @@ def _refuse_unknown_in_tables(value: Any, kind: Any, path: str) -> None:
         for index, part in enumerate(value):
             _refuse_unknown_in_tables(part, kind, f"{path}[{index}]")
     elif isinstance(value, dict) and structs:
-        known = [f.name for f in msgspec.structs.fields(structs[0])]
+        known = [f.encode_name for f in msgspec.structs.fields(structs[0])]
         for key in value:
             if key not in known:
                 _refuse_unknown(key, f"{path}.", known, {})

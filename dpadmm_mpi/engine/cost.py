@@ -72,6 +72,7 @@ class Cost(NamedTuple):
     setup: float  # seconds before the first iteration, and in it for what is kept
     memory: float  # bytes
     file: float  # bytes
+    after: float = 0.0  # seconds of the consensus steps of one run
 
 
 def look_at(dataset: Dataset[Any]) -> RecordShape:
@@ -99,14 +100,19 @@ def cost(plan: Plan[Any], owner: Ints, rows: RecordShape, measure: Callable[[int
             return float(seconds.max())
         return float(max(seconds.max(), np.sum(COLD * seconds + turn) / machine.cores))
 
-    recorded = len(plan.recorded) / (plan.iterations + 1)
-    iteration = per_rank(
-        work.node_step() + recorded * work.node_measure(), CALLS_ITERATION * work.shared_call, recorded * work.root_measure()
+    points = 1 if plan.free.first is None else 2  # at which is measured
+    recorded = points * len(plan.recorded) / (plan.iterations + 1)
+    exchange = CALLS_ITERATION * work.shared_call
+    iteration = per_rank(work.node_step() + recorded * work.node_measure(), exchange, recorded * work.root_measure())
+    steps, measured = plan.consensus_steps, len(plan.consensus_recorded)
+    consensus = per_rank(
+        steps * work.node_vectors() + measured * work.node_measure(), steps * exchange, measured * work.root_measure()
     )
     setup = per_rank(alone.node_setup(), 0.0, 0.0)
     memory = per_rank(work.node_bytes(), PROCESS + (COMPILER if work.compiles else 0.0), work.root_bytes())
     turn = CALLS_TURN * work.shared_call
-    return Cost(on_cores(iteration, turn), on_cores(setup, 0.0), float(memory.max()), work.file_bytes())
+    after = on_cores(consensus, steps * turn)
+    return Cost(on_cores(iteration, turn), on_cores(setup, 0.0), float(memory.max()), work.file_bytes(), after)
 
 
 class _Work:
@@ -151,8 +157,11 @@ class _Work:
         if not self.decentralised:
             return self._solve() if self.inner_steps is None else self.alone._inner_loop(self.inner_steps)
         noise = (CALLS_NOISE * m.call + self.d * m.normal) if self.noisy else 0.0
-        vectors = (20 + 2 * self.plan.topology.degree[: len(self.B)]) * self.d * m.copy  # dual step, sums over the neighbours
-        return (self._solve() + noise) * self.plan.data_step_share + vectors
+        return (self._solve() + noise) * self.plan.data_step_share + self.node_vectors()
+
+    def node_vectors(self) -> Array:
+        """The dual step or a consensus step, and sums over the neighbours."""
+        return np.asarray((20 + 2 * self.plan.topology.degree[: len(self.B)]) * self.d * self.machine.copy)
 
     def node_measure(self) -> Array:
         """The mean loss: at the node's own point, and with a server at the server's too."""
@@ -258,7 +267,8 @@ class _Work:
         return float(test + solve + self.file_bytes() / max(1, self.plan.config.runs))
 
     def file_bytes(self) -> float:
-        return float(bytes_needed(self.plan, {"state": (4 * self.plan.nodes, self.d)}))  # at most so many fields
+        fields = 4 + len(self.plan.free.fields)  # of a state, at most
+        return float(bytes_needed(self.plan, {"state": (fields * self.plan.nodes, self.d)}))
 
     def _test_on_disk(self) -> bool:
         return isinstance(self.plan.config.data.source, StoredSource) and 8.0 * self.test_records * self.d > TEST_IN_MEMORY
@@ -267,7 +277,7 @@ class _Work:
 def in_words(plan: Plan[Any], owner: Ints, found: Cost, one_per_core: tuple[int, Cost] | None = None) -> str:
     """`one_per_core`: as many ranks as there are cores, and what they would take."""
     config, ranks = plan.config, int(owner.max()) + 1
-    total = found.setup + config.runs * plan.iterations * found.seconds
+    total = found.setup + config.runs * (plan.iterations * found.seconds + found.after)
     before = f", of which {_duration(found.setup)} before the first" if found.setup > 0.1 * total else ""
     runs, each = (f"{config.runs} runs", "iteration of a run") if config.runs > 1 else ("1 run", "iteration")
     where = "1 rank" if ranks == 1 else f"{ranks} ranks"

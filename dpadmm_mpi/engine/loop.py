@@ -174,4 +174,4 @@ def _open_log(
         record = recorder.create(plan, shapes, None)
         describe(record)
         return record
-    return open_log(output, Opening(plan, data, shapes, simulation.measures.final, describe), force=force, resume=resume)
+    return open_log(output, Opening(plan, data, shapes, simulation.final, describe), force=force, resume=resume)

@@ -11,9 +11,11 @@ from dpadmm_mpi.engine.node_queries import find_optimum
 from dpadmm_mpi.engine.row_gather import Observer, RowGather, by_place, by_run
 from dpadmm_mpi.engine.stopping import Meetings
 from dpadmm_mpi.errors import InputError, Stopped
-from dpadmm_mpi.methods.base import Plan
+from dpadmm_mpi.methods.base import CLASSIFIERS, Plan, final_name
 from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.methods.nodes import Nodes, State, replaced
+from dpadmm_mpi.methods.release import AVERAGED, CONSENSUS
+from dpadmm_mpi.networks.metropolis import metropolis
 from dpadmm_mpi.parallel.transport import Transport
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import place_of
@@ -42,6 +44,8 @@ class Log(Protocol):
 
     def row(self, runs: range, row: int, iteration: int, values: dict[str, Array]) -> None: ...
 
+    def consensus_row(self, runs: range, row: int, values: dict[str, Array]) -> None: ...
+
     def checkpoint(self, runs: range, iteration: int, state: dict[str, Array], seconds: float) -> None: ...
 
     def end_of_runs(self, runs: range, final: dict[str, Array], state: dict[str, Array]) -> None: ...
@@ -61,6 +65,10 @@ class Simulation(Generic[S]):
         records = plan.sizes[places[: len(problems)]]
         self._share = records / max(1, records.sum())  # of this rank's seconds, for each of its nodes
         self._worked = 0.0
+        if plan.consensus_steps:
+            self._own_weights = metropolis(plan.topology).own[places][:, None]
+        averaged = (AVERAGED,) if self.measures.iterate in self.nodes.hub_fields else ()
+        self._hub_fields = (*self.nodes.hub_fields, *averaged)
 
     def refuse_unreleased(self) -> None:
         """A method may only send what it says that it releases, and what its state has."""
@@ -88,9 +96,9 @@ class Simulation(Generic[S]):
                     recorder.optimum(found)
                 self.measures.optimum = recorder.found
         for runs in self.plan.groups_of_runs:
-            if reached.get(runs[0]) == self.plan.iterations:
+            if reached.get(runs[0]) == self.plan.rounds:
                 continue
-            first, state = 0, self.nodes.initial(runs)
+            first, state = 0, self.plan.free.begin(self.nodes.initial(runs))
             if runs[0] in reached:
                 first = reached[runs[0]] + 1
                 state = self._deal_state(state, None if recorder is None else recorder.state_of(runs))
@@ -101,21 +109,24 @@ class Simulation(Generic[S]):
     def _some_runs(
         self, runs: range, first: int, state: S, *, recorder: Log | None, observer: Observer, meetings: Meetings | None
     ) -> None:
-        """Runs that go side by side, from iteration `first` on."""
-        last = self.plan.iterations
+        """Runs that go side by side, from iteration `first` on; behind the last iteration come the consensus steps."""
+        last = self.plan.rounds
         self.rows = RowGather(self.transport, self.plan, self.owner, self.measures, runs, writer=recorder, observer=observer)
         for t in range(first, last + 1):
             begin = time.perf_counter()
-            state = self._iterate(state, t, runs)
-            if self.rows.wants(t):
-                self.rows.send(t, state, self._timing())
-                state = self.nodes.recorded(state)
+            if t > self.plan.iterations:
+                state = self._consensus(state, t - self.plan.iterations)
+            else:
+                state = self._iterate(state, t, runs)
+                if self.rows.wants(t):
+                    self.rows.send(t, state, self._timing())
+                    state = self.nodes.recorded(state)
             if t == last or recorder is not None:
                 self.rows.catch_up(wait=t == last or time.perf_counter() - begin > PATIENCE)
             if t == last:
                 gathered = self.gather_state(state)
                 if recorder is not None and gathered is not None:
-                    recorder.end_of_runs(runs, self.measures.final(gathered), gathered)
+                    recorder.end_of_runs(runs, self.final(gathered), gathered)
             if meetings is not None and (t, runs.stop) != (last, self.plan.config.runs):
                 self._meet(meetings, runs, t, None if t == last else state, recorder)
 
@@ -132,20 +143,37 @@ class Simulation(Generic[S]):
                 recorder.checkpoint(runs, t, gathered, begin - self._began)
             meetings.saved(time.perf_counter() - begin)
         if decision.stop is not None:
-            raise Stopped(f"stopped by {decision.stop} after iteration {t} of {in_words(runs)}; go on with --resume")
+            over = t - self.plan.iterations
+            where = f"iteration {t}" if over <= 0 else f"consensus step {over}"
+            raise Stopped(f"stopped by {decision.stop} after {where} of {in_words(runs)}; go on with --resume")
 
     def _iterate(self, state: S, t: int, runs: range) -> S:
         """Each phase: work, exchange of one released field, receiving."""
         for number, phase in enumerate(self.nodes.phases(t)):
             begin = time.perf_counter()
             state = self.nodes.work(state, t, runs, number)
+            if number == 0 and self.measures.of_released:
+                state = self.plan.free.averaged(state, t)
             self._worked += time.perf_counter() - begin
             self.exchange.start(phase.channel, getattr(state, phase.field))
             self.rows.while_messages_travel(t, state)
-            incoming = self.exchange.finish(phase.channel)
+            incoming = self.exchange.finish(phase.channel, phase.weighted)
             begin = time.perf_counter()
             state = self.nodes.receive(state, t, runs, number, incoming)
             self._worked += time.perf_counter() - begin
+        return state if self.measures.of_released else self.plan.free.averaged(state, t)
+
+    def _consensus(self, state: S, step: int) -> S:
+        """A step of plain averaging over the edges, of vectors that are made of released ones alone."""
+        free = self.plan.free
+        if step == 1:
+            state = free.begin_consensus(state)
+            self.exchange.reset()
+        self.exchange.start("edges", getattr(state, CONSENSUS))
+        incoming = self.exchange.finish("edges", weighted=True)
+        state = free.consensus_step(state, step, self._own_weights, incoming)
+        if self.rows.wants_consensus(step):
+            self.rows.send_consensus(step, state, self._timing())
         return state
 
     def _timing(self) -> dict[str, Array]:
@@ -170,26 +198,34 @@ class Simulation(Generic[S]):
         """Every field with all places, on rank 0; what the hub alone has is there already."""
         gathered: dict[str, Array] = {}
         for name, values in state._asdict().items():
-            everywhere = values if name in self.nodes.hub_fields else self._gather(values)
+            everywhere = values if name in self._hub_fields else self._gather(values)
             if everywhere is not None:
                 gathered[name] = everywhere
         return gathered if self.transport.rank == 0 else None
 
+    def final(self, gathered: Mapping[str, Array]) -> dict[str, Array]:
+        """What is kept of a last state, on rank 0."""
+        kept = self.measures.final(gathered)
+        for place, state in self.plan.free.finals(gathered).items():
+            there = self.measures.final(state)
+            kept |= {final_name(place, name): there[name] for name in CLASSIFIERS if name in there}
+        return kept
+
     def state_shapes(self) -> dict[str, tuple[int, ...]]:
         """Of what gather_state gives for one run."""
-        state = self.nodes.initial(range(1))
+        state = self.plan.free.begin(self.nodes.initial(range(1)))
         return {
-            name: values.shape[1:] if name in self.nodes.hub_fields else (len(self.owner), *values.shape[2:])
+            name: values.shape[1:] if name in self._hub_fields else (len(self.owner), *values.shape[2:])
             for name, values in state._asdict().items()
         }
 
     def _deal_state(self, blank: S, gathered: dict[str, Array] | None) -> S:
         """The opposite of gather_state: each rank what belongs to its own places, in the stead of a blank state's."""
         whole = gathered or {}
-        shared = [name for name in blank._fields if name not in self.nodes.hub_fields]
+        shared = [name for name in blank._fields if name not in self._hub_fields]
         dealt = self.transport.deal(self.owner, lambda place: [whole[name][:, place] for name in shared])
         fields = {name: np.stack([values[k] for values in dealt], axis=1) for k, name in enumerate(shared)}
-        return replaced(blank, fields | {name: whole[name] for name in self.nodes.hub_fields if name in whole})
+        return replaced(blank, fields | {name: whole[name] for name in self._hub_fields if name in whole})
 
 
 def in_words(runs: range) -> str:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from msgspec import field
@@ -27,7 +27,9 @@ from dpadmm_mpi.methods.measures import Layout, Measures
 from dpadmm_mpi.methods.metrics import METRICS_OF, Metric, Optimum
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
+from dpadmm_mpi.methods.release import AGREEMENT, AVERAGED, CONSENSUS, FreeAccuracy, FreeOnNetwork, FreeSteps, recorded_steps
 from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
+from dpadmm_mpi.networks.metropolis import acceleration, second_eigenvalue, steps_until
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
@@ -39,6 +41,7 @@ from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry, own_behaviour, place_of
 from dpadmm_mpi.types import Array, Ints, Matrix
 
+CLASSIFIERS = ("final/primal", "final/server")  # of what is kept of a last state, what is measured
 MOST_STEPS = 1 << 28  # iterations times nodes: plans have tables of this size
 SIDE_BY_SIDE = 16  # runs at most: more would hardly make a pass over the records cheaper for each
 STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states,
@@ -65,6 +68,7 @@ class Method(Options):
     perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation,)  # that it goes with
     default_perturbation: ClassVar[str] = "none"
     predicts: ClassVar[tuple[str, ...]] = ("binary", "classes", "number")  # what its losses may
+    release: ClassVar[type[FreeAccuracy]] = FreeOnNetwork  # of [release]
     steps: ClassVar[tuple[str, ...]] = ()  # what a subclass may define anew, and thereby loses the inherited privacy accounts
 
     @abstractmethod
@@ -74,6 +78,10 @@ class Method(Options):
     def data_steps_in(self, iterations: int) -> int:
         """How many of the iterations touch the records."""
         return iterations
+
+    def recycling(self, steps: int | None) -> Self:
+        """The method with so many recycled steps after each data step; None: it has none."""
+        return self
 
     def check_privacy(self, perturbation: Perturbation) -> None:
         """Refuse noise whose options do not suffice, by InputError with the key."""
@@ -105,7 +113,7 @@ class Method(Options):
             name=methods.name_of(cls),
             takes={"network.graph": (Hub,) if cls.hub else joined, "privacy.perturbation": cls.perturbations},
             defaults={"privacy.perturbation": cls.default_perturbation} | ({"network.graph": "hub"} if cls.hub else {}),
-            parts={"problem.terms": cls.terms},
+            parts={"problem.terms": cls.terms, "release.free": cls.release},
             synonyms={"network.graph": {"star": "hub"}} if cls.hub else {},
         )
 
@@ -132,6 +140,16 @@ class Problem(Options):
     def check(self) -> None:
         self.terms.check()
         check_constants(self.loss)
+
+
+def _releases() -> list[tuple[str, type[Options]]]:
+    return [(name, cls.release) for name, cls in methods.items()]
+
+
+class Release(Options):
+    """What is made of released values, at no cost in privacy."""
+
+    free: Annotated[FreeAccuracy, Part(_releases)] = FreeAccuracy()
 
 
 class Record(Options):
@@ -164,12 +182,13 @@ class Config(Options, kw_only=True):
     problem: Problem = Problem()
     algorithm: Algorithm
     privacy: Privacy = Privacy()
+    release: Release = Release()
     record: Record = Record()
     extensions: list[Extension] = field(default_factory=list)
 
     @property
     def method(self) -> Method:
-        return self.algorithm.method
+        return self.algorithm.method.recycling(self.release.free.recycled())
 
     @property
     def method_name(self) -> str:
@@ -180,6 +199,11 @@ class Config(Options, kw_only=True):
         return self.privacy.perturbation.private
 
 
+def final_name(place: str, kept: str) -> str:
+    """Of a classifier at the averages, or after consensus: final/averaged, or of a server final/averaged_server."""
+    return f"final/{place}" if kept == CLASSIFIERS[0] else f"final/{place}_server"
+
+
 def to_toml(config: Config) -> str:
     """The resolved configuration as TOML text; parsing it gives the same configuration."""
     import tomli_w
@@ -188,9 +212,12 @@ def to_toml(config: Config) -> str:
 
 
 def as_table(config: Config) -> dict[str, Any]:
-    """The resolved configuration as plain tables; without the key `extensions` where there are none."""
-    table = to_table(config)
-    return table if config.extensions else {key: value for key, value in table.items() if key != "extensions"}
+    """The resolved configuration as plain tables; without `extensions` where there are none, and in [release] without what is
+    as the papers have it: configurations from before it was there keep their text.
+    """
+    table, usual = to_table(config), to_table(type(config.release.free)())
+    table["release"] = {key: value for key, value in table["release"].items() if value != usual[key]}
+    return {key: value for key, value in table.items() if value or key not in ("extensions", "release")}
 
 
 def fingerprint(config: Config) -> str:
@@ -266,6 +293,56 @@ class Plan(ABC, Generic[S]):
         return self.releases.iterations
 
     @property
+    def rounds(self) -> int:
+        """All exchanges of a run that follow each other: the iterations, and the consensus steps behind them."""
+        return self.iterations + self.consensus_steps
+
+    @property
+    def consensus_steps(self) -> int:
+        return len(self.free.accelerations)
+
+    @property
+    def consensus_recorded(self) -> Ints:
+        """The consensus steps that get a row."""
+        return recorded_steps(self.consensus_steps, self.config.record.every)
+
+    @cached_property
+    def free(self) -> FreeSteps[S]:
+        """What is made of released values; refuses what makes no sense here. Settled on rank 0, as the plan is."""
+        asked, iterate = self.config.release.free, self.measures_class.iterate
+        first = asked.averages_from(self.iterations)
+        if first is not None and first > self.config.iterations:
+            raise InputError(
+                f"release.average: from = {first} is behind the last iteration, {self.config.iterations}; lower it"
+            )
+        steps = asked.consensus_steps()
+        if not iterate and (first is not None or steps != 0):
+            raise InputError(f"release: {self.config.method_name} releases nothing that could be averaged; remove the section")
+        return FreeSteps(iterate, first, self._accelerations(steps) if steps else ())
+
+    def _accelerations(self, steps: int | str) -> tuple[float, ...]:
+        eigenvalue = second_eigenvalue(self.topology)
+        if steps != "auto":
+            return acceleration(eigenvalue, int(steps))
+        if eigenvalue == 1.0:
+            raise InputError('release.consensus: the graph is not connected, so no number of steps is enough for "auto"')
+        return () if self.nodes == 1 else acceleration(eigenvalue, steps_until(eigenvalue, AGREEMENT))
+
+    @property
+    def free_in_words(self) -> str:
+        """What is made of released values; "": nothing."""
+        free, words = self.free, []
+        if free.first is not None:
+            words.append(f"average of the released iterates from iteration {free.first} on")
+        recycled = self.config.release.free.recycled()
+        if recycled not in (None, 1):
+            words.append(f"{recycled} recycled steps after each data step")
+        if free.accelerations:
+            start = "the averages" if free.first is not None else "the last iterates"
+            words.append(f"{self.consensus_steps} consensus steps from {start}")
+        return "; ".join(words)
+
+    @property
     def recorded(self) -> Ints:
         """The iterations that get a row: 0, every `record.every`-th, and the last."""
         every, last = self.config.record.every, self.iterations
@@ -296,6 +373,39 @@ class Plan(ABC, Generic[S]):
         """Every dataset with a value per run and recorded iteration, but for the timing."""
         made = self.measures_class.layout(self.metrics, self.seeks_optimum)
         return made | self.measures_class.trajectory_layout if self.config.record.trajectory else made
+
+    def _measured_at(self, place: str) -> Layout:
+        """What is measured at the averages too, by the names that the metrics have themselves."""
+        of_points = [name for name, metric in self.metrics.items() if metric.of_points]
+        chosen = [name for name in of_points if name not in self.measures_class.of_iterates_only]
+        return {name: entry.elsewhere(place) for name, entry in self.layout.items() if name in chosen}
+
+    @property
+    def averaged_layout(self) -> Layout:
+        """Every dataset with a value per run and recorded iteration, of the averages."""
+        if self.free.first is None:
+            return {}
+        return {f"{name}_{AVERAGED}": entry for name, entry in self._measured_at(AVERAGED).items()}
+
+    @property
+    def consensus_layout(self) -> Layout:
+        """Every dataset with a value per run and recorded consensus step."""
+        if not self.consensus_steps:
+            return {}
+        return {f"{CONSENSUS}/{name}": entry for name, entry in self._measured_at(f"after {CONSENSUS}").items()}
+
+    @property
+    def finals(self) -> Layout:
+        """What is kept of the last states; dimensions behind run."""
+        made = dict(self.measures_class.finals)
+        for name in (AVERAGED, CONSENSUS):
+            if name in self.free.fields:
+                made |= {
+                    final_name(name, kept): entry._replace(description=f"{entry.description}, {name}")
+                    for kept, entry in self.measures_class.finals.items()
+                    if kept in CLASSIFIERS
+                }
+        return made
 
     @property
     def scales(self) -> Mapping[str, int]:
@@ -461,6 +571,7 @@ def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     plan = config.method.plan(config, topology, dataset)
     if notes := notes_of(dataset, config.is_noisy):
         plan = replace(plan, notes=(*plan.notes, *notes))
+    _ = plan.free  # here, where what cannot work is refused, and every rank gets the same numbers
     return plan, dataset
 
 

@@ -29,6 +29,14 @@ class Quantity(NamedTuple):
     description: str
     attributes: Mapping[str, Any] = {}
 
+    def elsewhere(self, place: str) -> "Quantity":
+        """The same, measured at other points: averaged, or after consensus."""
+        about = {
+            key: f"{words}, {place}" if key in ("title", "column") and words else words
+            for key, words in self.attributes.items()
+        }
+        return Quantity(self.dims, f"{self.description}; {place}", about)
+
 
 Layout = dict[str, Quantity]
 
@@ -38,6 +46,7 @@ class Columns:
 
     def __init__(self, widths: Mapping[str, int]) -> None:
         ends = np.cumsum(list(widths.values())).tolist()
+        self.width = sum(widths.values())
         self._parts = {name: slice(end - width, end) for (name, width), end in zip(widths.items(), ends, strict=True)}
 
     def pack(self, values: Mapping[str, Array]) -> Array:
@@ -60,6 +69,8 @@ class Measures(ABC, Generic[S]):
     descriptions: ClassVar[Mapping[str, str]]  # in the family's own words
     trajectory_layout: ClassVar[Layout]  # on request
     finals: ClassVar[Layout]  # dimensions behind run
+    iterate: ClassVar[str] = ""  # the field of the state that is released and measured, to be averaged on request; "": none
+    of_iterates_only: ClassVar[tuple[str, ...]] = ()  # metrics that compare the iterate with what is not averaged with it
     of_released: ClassVar[bool] = False  # at_nodes() looks at what the nodes release, and at nothing that receiving changes
 
     def __init__(self, features: int, sizes: Ints, recorded: Mapping[str, Metric], problems: Sequence[NodeProblem]) -> None:

@@ -75,6 +75,7 @@ class Metric(Options):
     per_node: ClassVar[bool] = False
     per_class: ClassVar[bool] = False
     of: ClassVar[tuple[str, ...]] = ("binary", "classes", "number")  # what a loss may predict that it applies to
+    of_points: ClassVar[bool] = True  # says something of any points, also of averages; not of the steps that led there
     needs_optimum: ClassVar[bool] = False  # is recorded where the centralised problem is solved too
     hint: ClassVar[str] = ""  # how to get it, where a file has none
 
@@ -318,6 +319,7 @@ class DistanceToOptimum(Metric):
 class ZDistance(Metric):
     """||Z(t) - Z*||_J^2 of primals and duals, [M] (19): never grows without noise and with one penalty for all"""
 
+    of_points: ClassVar[bool] = False
     title: ClassVar[str] = "squared distance of primals and duals to the optimum, in the norm of [M] (19)"
     scale: ClassVar[str] = "log"
     needs_optimum: ClassVar[bool] = True
@@ -331,6 +333,7 @@ class ZDistance(Metric):
 class Criterion(Metric):
     """P(x, z) - P* + tau sum_i ||x_i - z|| at the last iterates, P = sum_i f_i(x_i) + g(z): [S] (9)"""
 
+    of_points: ClassVar[bool] = False
     title: ClassVar[str] = "criterion (9) of [S]"
     needs_optimum: ClassVar[bool] = True
     hint: ClassVar[str] = "star methods record it with record.optimum = true"
@@ -373,6 +376,7 @@ class NodeLoss(Metric):
 class KktResidual(Metric):
     """Relative residual of the exact argmin, the largest since the row before; nan if none"""
 
+    of_points: ClassVar[bool] = False
     title: ClassVar[str] = "relative residual of the local solves"
     scale: ClassVar[str] = "log"
     per_node: ClassVar[bool] = True

@@ -36,6 +36,7 @@ class Phase(NamedTuple):
 
     field: str
     channel: str
+    weighted: bool = False  # what comes in is the sum with Metropolis weights, not the plain one
 
 
 class Nodes(Protocol[S]):

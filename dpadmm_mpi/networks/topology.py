@@ -133,3 +133,22 @@ class IncomingSum:
         for rows, sources in self._passes:
             total[rows] += values[sources]
         return total
+
+
+class WeightedSum(IncomingSum):
+    """The same with a weight for each sender of every place, in the order of `channel.senders`."""
+
+    def __init__(self, channel: Channel, places: Ints, known: Ints, weights: tuple[tuple[float, ...], ...]) -> None:
+        super().__init__(channel, places, known)
+        self._weights = [weights[i] for i in places]
+
+    def __call__(self, values: Array) -> Array:
+        total = np.zeros((self._places, values.shape[1]))
+        if self._few is not None:
+            for row, senders, weights in zip(total, self._few, self._weights, strict=True):
+                for sender, weight in zip(senders, weights, strict=True):
+                    row += weight * values[sender]
+            return total
+        for k, (rows, sources) in enumerate(self._passes):
+            total[rows] += np.array([self._weights[row][k] for row in rows])[:, None] * values[sources]
+        return total

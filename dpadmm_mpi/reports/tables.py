@@ -13,6 +13,7 @@ from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.data.survey import RARE, Survey, in_toml
 from dpadmm_mpi.methods.base import Plan
 from dpadmm_mpi.methods.metrics import metrics
+from dpadmm_mpi.methods.release import AVERAGED
 from dpadmm_mpi.networks.graphs import graphs
 from dpadmm_mpi.registry import first_line
 from dpadmm_mpi.reports.meaning import in_words
@@ -71,8 +72,9 @@ def against_table(result: Result, observers: Sequence[int]) -> str:
 
 
 def _familiar(item: tuple[str, str]) -> int:
-    """The order of the columns: metrics as they are registered, others behind them."""
-    return list(metrics).index(item[0]) if item[0] in metrics else len(list(metrics))
+    """The order of the columns: metrics as they are registered, each with its average, others behind them."""
+    known = list(metrics)
+    return next((k for k, name in enumerate(known) if item[0] in (name, f"{name}_{AVERAGED}")), len(known))
 
 
 def account_cell(result: Result, account: str, row: int) -> str:
@@ -117,6 +119,7 @@ def plan_report(
         f"partition  {partitions.name_of(type(config.data.split))}{'' if statistics is None else f'; {statistics.in_words()}'}",
         f"method     {config.method_name} ({plan.source}), {plan.work_in_words}, {config.runs} runs",
         f"privacy    {plan.privacy_in_words}",
+        *([f"free       {plan.free_in_words}"] if plan.free_in_words else []),
         f"layout     {_layout(plan, owner)}",
         f"cost       {cost}",
         "",

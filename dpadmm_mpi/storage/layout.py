@@ -28,7 +28,7 @@ from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.privacy.account import kinds_for
 from dpadmm_mpi.privacy.gaussian_noise import ORDERS
 from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
-from dpadmm_mpi.storage.timing import TIMING
+from dpadmm_mpi.storage.timing import CONSENSUS_TIMING, TIMING
 from dpadmm_mpi.types import Ints
 
 Shapes = dict[str, tuple[int, ...]]  # of the fields of a state, all places
@@ -49,6 +49,7 @@ class LogFile:
         self._plan = plan
         self._shapes = shapes
         self._layout = layout(plan)
+        self._consensus_layout = consensus_layout(plan)
 
     def describe(self, dataset: Dataset[Any], owner: Ints, hosts: list[str], mpi: str) -> None:
         """Everything that is known before the first iteration, and room for the rest."""
@@ -60,7 +61,10 @@ class LogFile:
             for name, entry in self._layout.items():
                 self._reserve(name, ("run", "iteration", *entry.dims), entry.description)
                 self.file[name].attrs.update(entry.attributes)
-            for name, entry in self._plan.measures_class.finals.items():
+            for name, entry in self._consensus_layout.items():
+                self._reserve(name, ("run", "consensus/step", *entry.dims), entry.description)
+                self.file[name].attrs.update(entry.attributes)
+            for name, entry in self._plan.finals.items():
                 self._reserve(name, ("run", *entry.dims), entry.description)
             self._reserve("restart/state", ("run", "restart/number"), "the last state, field by field: to go on from here")
             self.file["restart/state"].attrs["fields"] = json.dumps(self._shapes)
@@ -119,6 +123,8 @@ class LogFile:
             "data/record": np.arange(plan.total_records),
             "restart/number": np.arange(_numbers(self._shapes)),
         }
+        if plan.consensus_steps:
+            scales["consensus/step"] = plan.consensus_recorded
         scales |= {name: np.arange(length) for name, length in plan.scales.items()}
         for name, values in scales.items():
             self.file.create_dataset(name, data=values, dtype=np.int64).make_scale(name.split("/")[-1])
@@ -209,7 +215,12 @@ class LogFile:
 
 def layout(plan: Plan[Any]) -> Layout:
     """Every dataset with a value per run and recorded iteration."""
-    return plan.layout | TIMING
+    return plan.layout | plan.averaged_layout | TIMING
+
+
+def consensus_layout(plan: Plan[Any]) -> Layout:
+    """Every dataset with a value per run and recorded consensus step."""
+    return plan.consensus_layout | CONSENSUS_TIMING if plan.consensus_steps else {}
 
 
 def _numbers(shapes: Shapes) -> int:
@@ -218,13 +229,14 @@ def _numbers(shapes: Shapes) -> int:
 
 def bytes_needed(plan: Plan[Any], shapes: Shapes) -> int:
     sizes = {"run": plan.config.runs, "iteration": len(plan.recorded), "node": plan.nodes, "feature": plan.features}
-    sizes |= plan.scales
+    sizes |= {**plan.scales, "consensus/step": len(plan.consensus_recorded)}
 
     def numbers(*dims: str) -> int:
         return math.prod(sizes[dim] for dim in dims)
 
     total = sum(numbers("run", "iteration", *dims) for dims, *_ in layout(plan).values())
-    total += sum(numbers("run", *dims) for dims, *_ in plan.measures_class.finals.values())
+    total += sum(numbers("run", "consensus/step", *dims) for dims, *_ in consensus_layout(plan).values())
+    total += sum(numbers("run", *dims) for dims, *_ in plan.finals.values())
     accounts = len(kinds_for(plan.releases))
     total += sum(known.values.size for known in plan.known_before.values())
     total += (len(plan.schedules) + 1 + accounts) * numbers("iteration", "node") + accounts * numbers("iteration")

@@ -22,8 +22,8 @@ from dpadmm_mpi.types import Array
 
 FLUSH_SECONDS = 1.0  # a killed run loses less than this
 LARGE = (
-    "trajectory", "server_trajectory", "final/primal", "final/dual", "data/node_of_record", "data/record",
-    "restart/state", "restart/number", "problem/map",
+    "trajectory", "server_trajectory", "final/primal", "final/dual", "final/averaged", "final/consensus",
+    "data/node_of_record", "data/record", "restart/state", "restart/number", "problem/map",
 )  # fmt: skip
 
 
@@ -79,13 +79,22 @@ class Recorder(LogFile):
                 uninterrupted(self.file.flush)
             self._flushed_iteration = iteration
 
+    def consensus_row(self, runs: range, row: int, values: dict[str, Array]) -> None:
+        """The measurements of a consensus step, which are few and written at once."""
+        blocks = {name: values[name][:, None] for name in self._consensus_layout}
+        with self._writing():
+            self._write_pending()
+            self._put_rows(runs.start, row, blocks)
+        if self.restart is not None:
+            self.restart.add(Entry("rows", runs.start, row, pack(blocks)))
+
     def end_of_runs(self, runs: range, final: dict[str, Array], state: dict[str, Array]) -> None:
         with self._writing():
             self._write_pending()
             self._put_final(runs, final, state)
             uninterrupted(self.file.flush)
         if self.restart is not None:
-            self.restart.add(Entry("state", runs.start, self._plan.iterations, pack(state)))
+            self.restart.add(Entry("state", runs.start, self._plan.rounds, pack(state)))
         self._flushed_iteration = 0
 
     def _put_final(self, runs: range, final: dict[str, Array], state: dict[str, Array]) -> None:
@@ -122,7 +131,7 @@ class Recorder(LogFile):
                     arrays |= {name: np.zeros((len(runs), *shape)) for name, shape in self._shapes.items() if 0 in shape}
                     for r, run in enumerate(runs):
                         self.reached[run] = (entry.at, {name: values[r] for name, values in arrays.items()})
-                    if entry.at == self._plan.iterations:
+                    if entry.at == self._plan.rounds:
                         self._put_final(runs, final(arrays), arrays)
                 elif entry.kind == "optimum":
                     gradients, dual = arrays.get("gradients"), arrays.get("dual")

@@ -6,7 +6,7 @@ A run may go on with its own configuration, or with more iterations and everythi
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,7 +117,7 @@ def _found(path: Path, plan: Plan[Any], dataset: Dataset[Any], restart: Restart)
     _refuse_other(path, earlier, plan.config)
     iterations = _refuse_incompatible(path, plan, read_again(earlier, path).iterations)
     restart.begin(to_toml(plan.config), identity)
-    for entry in _entries_of_log(path, iterations) if found is None else found.entries():
+    for entry in _entries_of_log(path, iterations) if found is None else _without_consensus(found.entries(), iterations):
         restart.add(entry)
     seconds = _seconds_of_log(path) if found is None else found.checkpoint.seconds
     restart.save(0, iterations, {}, seconds)
@@ -154,6 +154,11 @@ def _refuse_incompatible(path: Path, plan: Plan[Any], asked: int) -> int:
         raise InputError(f"{where}privacy.target is spread over all iterations, so the first ones had more privacy to spend")
     before, _ = make_plan(msgspec.structs.replace(config, iterations=asked))
     iterations = before.iterations
+    if before.free.first != plan.free.first:
+        raise InputError(
+            f"{where}release.average is over the second half of all iterations, so other ones would be averaged; "
+            f"begin with release.average = {{ from = {plan.free.first} }}"
+        )
     if iterations % config.record.every and plan.iterations > iterations:
         raise InputError(f"{where}its last row is not a multiple of record.every = {config.record.every}")
     if layout(before).keys() != layout(plan).keys():
@@ -162,6 +167,13 @@ def _refuse_incompatible(path: Path, plan: Plan[Any], asked: int) -> int:
         if not np.array_equal(used.values, plan.schedules[name].values[: iterations + 1], equal_nan=True):
             raise InputError(f"{where}{name} of the first ones would change")
     return iterations
+
+
+def _without_consensus(entries: Iterable[Entry], iterations: int) -> Iterator[Entry]:
+    """What was recorded of the iterations alone: more of them lead to other consensus steps behind the last."""
+    for entry in entries:
+        if not any(name.startswith("consensus/") for name in entry.arrays):
+            yield msgspec.structs.replace(entry, at=min(entry.at, iterations)) if entry.kind == "state" else entry
 
 
 def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:

@@ -3,6 +3,7 @@
 from dpadmm_mpi.methods.measures import Layout, Quantity
 
 COMPUTE, WAIT, BYTES = "timing/compute_seconds", "timing/wait_seconds", "timing/bytes_sent"
+CONSENSUS_BYTES = "timing/consensus_bytes_sent"
 
 TIMING: Layout = {
     COMPUTE: Quantity(
@@ -15,4 +16,10 @@ TIMING: Layout = {
         ("node",), "waiting for neighbours of the node's rank, since the row before, shared over the runs", {"units": "s"}
     ),
     BYTES: Quantity(("node",), "bytes of the node's vectors to other ranks, since the row before", {"units": "B"}),
+}
+
+CONSENSUS_TIMING: Layout = {
+    CONSENSUS_BYTES: Quantity(
+        ("node",), "bytes of the node's vectors to other ranks, since the consensus row before", {"units": "B"}
+    )
 }

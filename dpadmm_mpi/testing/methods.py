@@ -303,6 +303,9 @@ class _NoLog:
     def row(self, runs: range, row: int, iteration: int, values: dict[str, Array]) -> None:
         return
 
+    def consensus_row(self, runs: range, row: int, values: dict[str, Array]) -> None:
+        pass
+
     def checkpoint(self, runs: range, iteration: int, state: dict[str, Array], seconds: float) -> None:
         return
 

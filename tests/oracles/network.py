@@ -93,14 +93,18 @@ def trajectory(
     *,
     start: Array,
     iterations: int,
-    recycles: bool,
+    recycles: int | bool,
     eta: AtStepAndNode,
     theta: AtStepAndNode,
     gamma: float,
     perturbation: str,
     noise: AtStepAndNode,
 ) -> Array:
-    """f_i(t) for t = 0..T, shape (T+1, N, d). eta(t, i), theta(t, i), noise(t, i) are functions."""
+    """f_i(t) for t = 0..T, shape (T+1, N, d). eta(t, i), theta(t, i), noise(t, i) are functions.
+
+    `recycles` steps after each data step, at time s, are each the minimum of
+    g.x + (gamma/2) ||x - f_i(s)||^2 + 2 lam_i.x + eta sum_j ||(f_i + f_j)/2 - x||^2, where its gradient vanishes.
+    """
     N, d = start.shape
     f = {i: start[i].copy() for i in range(N)}
     lam = {i: np.zeros(d) for i in range(N)}
@@ -108,12 +112,14 @@ def trajectory(
     history = [start.copy()]
     for t in range(1, iterations + 1):
         new = {}
-        if recycles and t % 2 == 0:
+        since = (t - 1) % (int(recycles) + 1)  # the data step
+        if since:
+            s = history[t - since]
             for i in range(N):
-                V, e = len(neighbours[i]), eta(t - 1, i)
-                g = -2 * lam_before[i] - e * sum(2 * f[i] - f_before[i] - f_before[j] for j in neighbours[i])
-                pull = e * sum(f[i] - f[j] for j in neighbours[i])
-                new[i] = f[i] - (g + 2 * lam[i] + pull) / (2 * e * V + gamma)
+                V, e = len(neighbours[i]), eta(t - since, i)
+                g = -2 * lam_before[i] - e * sum(2 * s[i] - f_before[i] - f_before[j] for j in neighbours[i])
+                drawn = e * sum(f[i] + f[j] for j in neighbours[i])
+                new[i] = (gamma * s[i] + drawn - g - 2 * lam[i]) / (2 * e * V + gamma)
             f = new
         else:
             for i in range(N):

@@ -54,6 +54,7 @@ os_write = os.write
 os.write, os.fsync = mortal(os.write), mortal(os.fsync)
 Path.replace, Path.unlink = mortal(Path.replace), mortal(Path.unlink)  # type: ignore[method-assign]
 Simulation._iterate = mortal(Simulation._iterate)  # type: ignore[method-assign]
+Simulation._consensus = mortal(Simulation._consensus)  # type: ignore[method-assign]
 
 
 def compute_accounts_once(config: str) -> None:

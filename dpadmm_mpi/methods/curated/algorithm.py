@@ -198,9 +198,8 @@ def with_curators(state: State, curators: Sequence[Curator]) -> State:
     """One for each run."""
     query = state.query.copy()
     query[:, -1] = [c.x_hat for c in curators]
-    return State(
+    return state._replace(
         query=query,
-        gradient=state.gradient,
         x=np.array([[c.x] for c in curators]),
         w=np.array([[c.w] for c in curators]),
         u=np.array([[c.u] for c in curators]),

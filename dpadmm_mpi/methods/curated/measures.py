@@ -18,6 +18,7 @@ from dpadmm_mpi.types import Array, Ints
 class OfMeans(Metric):
     """A metric of the means of the iterates; record.metrics names it."""
 
+    of_points: ClassVar[bool] = False
     scale: ClassVar[str] = "log"
     needs_optimum: ClassVar[bool] = True
     hint: ClassVar[str] = "curated methods record it with record.optimum = true and record.metrics"
@@ -44,6 +45,8 @@ class MeanCriterionBound(OfMeans):
 
 
 class CuratedMeasures(Measures[State]):
+    iterate: ClassVar[str] = "x"
+    of_iterates_only: ClassVar[tuple[str, ...]] = ("consensus_error",)  # ||A x - w||
     metrics: ClassVar[tuple[str, ...]] = (
         "loss", "node_loss", "objective", "consensus_error", "test_error", "objective_gap", "distance_to_optimum",
     )  # fmt: skip

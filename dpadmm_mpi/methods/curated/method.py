@@ -8,6 +8,7 @@ from dpadmm_mpi.methods.base import Config, Method, Plan, Terms, methods
 from dpadmm_mpi.methods.curated.algorithm import State
 from dpadmm_mpi.methods.curated.plan import CuratedTerms, StepOptions, make_plan
 from dpadmm_mpi.methods.gaussian import needs_target_or_size
+from dpadmm_mpi.methods.release import FreeAccuracy
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.perturbations import GradientPerturbation, NoPerturbation, Perturbation
 
@@ -16,6 +17,7 @@ class Curated(Method):
     """A curator takes all steps from the gradients that the shards send."""
 
     hub: ClassVar[bool] = True
+    release: ClassVar[type[FreeAccuracy]] = FreeAccuracy
     terms: ClassVar[type[Terms]] = CuratedTerms
     predicts: ClassVar[tuple[str, ...]] = ("binary", "number")
 

@@ -299,10 +299,13 @@ def _recycling_findings(transcript: Transcript) -> list[str]:
     """Recycled steps follow from released values alone."""
     plan, node = transcript.plan, transcript.node
     recycled = np.setdiff1d(np.arange(1, plan.iterations + 1), plan.releases.data_steps)
+    gradient = np.zeros_like(transcript.history[0].primal)
     for t in recycled:
         before = transcript.history[t - 1]
-        gradient = kkt_gradient(transcript.history[t - 2], before.primal, node.eta(t), node.degree)
-        expected = plan.method.recycled_step(node, before._replace(gradient=gradient), t).primal
+        if plan.method.is_data_step(t - 1):
+            gradient = kkt_gradient(transcript.history[t - 2], before.primal, node.eta(t), node.degree)
+        after = plan.method.recycled_step(node, before._replace(gradient=gradient), t)
+        expected, gradient = after.primal, after.gradient
         gaps = np.abs(expected - transcript.history[t].primal).max(axis=(1, 2))
         allowed = 1e-8 * np.maximum(1.0, np.abs(expected).max(axis=(1, 2)))
         if (gaps > allowed).any():

@@ -39,6 +39,7 @@ class ZNorm:
 
 
 class NetworkMeasures(Measures[State]):
+    iterate: ClassVar[str] = "primal"
     of_released: ClassVar[bool] = True
     metrics: ClassVar[tuple[str, ...]] = (
         "loss", "node_loss", "objective", "consensus_error", "test_error", "kkt_residual", "solve_residual",

@@ -1,12 +1,17 @@
 """The members of the decentralised family: a class each, with its equation numbers and its options."""
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
+from msgspec.structs import replace
+
+from dpadmm_mpi.config.options import NoKey
 from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule, refuse_lacking_first
 from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Config, Plan, methods
 from dpadmm_mpi.methods.decentralised.algorithm import Node, State, recycled_step
 from dpadmm_mpi.methods.decentralised.plan import NetworkMethod, make_plan
+from dpadmm_mpi.methods.release import FreeAccuracy, FreeWithRecycling
 from dpadmm_mpi.networks.topology import Topology
 
 
@@ -51,7 +56,10 @@ class Recycling(Decentralised):
 
     general_form: ClassVar[str] = "mr-admm"
 
+    release: ClassVar[type[FreeAccuracy]] = FreeWithRecycling
+
     gamma: NonNegativeSchedule = 0.5  # a schedule over the recycled steps, like eta
+    recycled_steps: Annotated[int, NoKey()] = 1  # after each data step: release.recycle
 
     @property
     def recycling_gamma(self) -> NonNegativeSchedule | None:
@@ -61,11 +69,23 @@ class Recycling(Decentralised):
         super().check()
         refuse_lacking_first(self.gamma, "algorithm.gamma")
 
+    def recycling(self, steps: int | None) -> Self:
+        if steps in (None, self.recycled_steps):
+            return self
+        if type(self).is_data_step is not Recycling.is_data_step:
+            raise InputError(f"release.recycle: {methods.name_of(type(self))} says itself which steps recycle; remove it")
+        return replace(self, recycled_steps=steps)
+
     def is_data_step(self, t: int) -> bool:
-        return t % 2 == 1
+        return t % (self.recycled_steps + 1) == 1 % (self.recycled_steps + 1)
 
     def recycled_step(self, node: Node, state: State, t: int) -> State:
-        return state._replace(primal=recycled_step(state, node.eta(t), node.degree, node.gamma(t)))
+        """The steps after the first minimise the same model of O_i, whose gradient at the new point they leave behind."""
+        gamma = node.gamma(t)
+        primal = recycled_step(state, node.eta(t), node.degree, gamma)
+        if self.is_data_step(t + 1):
+            return state._replace(primal=primal)
+        return state._replace(primal=primal, gradient=state.gradient + gamma * (primal - state.primal))
 
 
 @methods.register("r-admm")

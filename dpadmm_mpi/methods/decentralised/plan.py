@@ -131,7 +131,7 @@ class NetworkPlan(Plan[State]):
             return super().known_before
         epsilon = next(account for account in self.accounts if account.name == "epsilon")
         text = f"{epsilon.title} of a node against another one, which sees the messages of its neighbours alone; nan: itself"
-        pairs = pair_epsilon(epsilon.node_values, self.topology)
+        pairs = pair_epsilon(epsilon.node_values, self.topology, self.consensus_steps)
         return {**super().known_before, "privacy/pair_epsilon": Known(pairs, ("node", "privacy/observer"), text)}
 
     @property
@@ -175,8 +175,9 @@ class NetworkPlan(Plan[State]):
         curvature = curvature_of(self.releases, self.ridge, assumed.dataset)
         theorems = Theorems(self.topology, self.releases, self.ridge, curvature, unbounded)
         gamma = self.settings.gamma[~np.isnan(self.settings.gamma).all(axis=1)]
-        recycles = self.method.recycling_gamma is not None
-        lines = theorems.conditions(gamma if recycles else None, fixed=not self.method.own_penalties)
+        recycled = self.config.release.free.recycled()
+        recycles = self.method.recycling_gamma is not None and recycled != 0
+        lines = theorems.conditions(gamma if recycles else None, not self.method.own_penalties, recycled or 1)
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
 
     def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:

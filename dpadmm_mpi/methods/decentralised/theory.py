@@ -31,13 +31,15 @@ class Theorems(NamedTuple):
     curvature: Curvature
     unbounded: bool  # the penalties grow for ever
 
-    def conditions(self, gamma: Array | None, fixed: bool) -> list[str]:
+    def conditions(self, gamma: Array | None, fixed: bool, recycled: int = 1) -> list[str]:
         """Of privacy, of the optimum and of convergence; `gamma`, (steps, N), is that of recycled steps, None without them."""
         lines = [*_privacy(self.releases), *_dual_steps(self.releases), *self._bounded()]
         if self.topology.nodes == 1:
             return [*lines, "-      convergence: a single node is at its optimum after one data step"]
         if self.topology.nodes > LARGEST_NETWORK:
             return [*lines, f"-      convergence: not examined for more than {LARGEST_NETWORK} nodes"]
+        if gamma is not None and recycled > 1:
+            return [*lines, self._recycled_more(gamma, recycled)]
         network = convergence.GraphMatrices.of(self.topology.neighbours)
         return lines + (self._madmm(network) if gamma is None else self._recycled(network, gamma, fixed))
 
@@ -73,6 +75,17 @@ class Theorems(NamedTuple):
                 f"as printed {printed:.3g}; the largest that meets (21) and (22) is {largest:.3g}; {self.curvature.words}"
             )
         return lines
+
+    def _recycled_more(self, gammas: Array, recycled: int) -> str:
+        """Beyond [R]: the recycled steps minimise a model of O_i, which lies above it where gamma is at least its curvature."""
+        gamma, M = float(gammas.min(initial=np.inf)), float(self.curvature.M.max())
+        words = (
+            "lies above it, and none of the steps overshoots" if gamma >= M else "may lie below it: raise gamma if it diverges"
+        )
+        return (
+            f"-      convergence: [R] Theorem IV.1 is about one recycled step after each data step, not {recycled}; the model "
+            f"of O_i that they minimise {words} (gamma {gamma:g}, curvature at most {M:.4g})"
+        )
 
     def _recycled(self, network: convergence.GraphMatrices, gammas: Array, fixed: bool) -> list[str]:
         r, M = self.releases, self.curvature.M

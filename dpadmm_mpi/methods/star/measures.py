@@ -13,6 +13,7 @@ from dpadmm_mpi.types import Array, Ints
 
 
 class StarMeasures(Measures[State]):
+    iterate: ClassVar[str] = "primal"
     metrics: ClassVar[tuple[str, ...]] = (
         "loss", "node_loss", "objective", "consensus_error", "test_error", "kkt_residual", "objective_gap",
         "distance_to_optimum", "criterion",

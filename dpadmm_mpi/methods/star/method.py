@@ -6,6 +6,7 @@ from dpadmm_mpi.config.options import Auto, Count, Positive
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.methods.base import Config, Method, Plan, Terms, methods
 from dpadmm_mpi.methods.gaussian import needs_target_or_size, refuse_mu
+from dpadmm_mpi.methods.release import FreeAccuracy
 from dpadmm_mpi.methods.star.algorithm import State
 from dpadmm_mpi.methods.star.plan import InnerOptions, StarOptions, StarTerms, make_plan
 from dpadmm_mpi.networks.topology import Topology
@@ -16,6 +17,7 @@ class Star(Method):
     """A server and N providers with their own records: consensus by exchanging x_i and z."""
 
     hub: ClassVar[bool] = True
+    release: ClassVar[type[FreeAccuracy]] = FreeAccuracy
     terms: ClassVar[type[Terms]] = StarTerms
 
     rho: Positive | Auto = 1.0  # the penalty; auto: from the problem's constants
