@@ -27,8 +27,10 @@ def compose(files: tuple[Path, ...], delta: float, selection: bool) -> int:
     """
     from dpadmm_mpi.reports.meaning import in_words, price_of_choice, together
     from dpadmm_mpi.reports.tables import aligned, number
+    from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import curve_needed, labels, load_all
 
+    probe(files)
     results = load_all(files)
     rows = []
     for result, label in zip(results, labels(results), strict=True):

@@ -111,12 +111,14 @@ def status(config: Path | None, output: Path | None, overrides: tuple[str, ...],
     from dpadmm_mpi.reports.live import duration, look
     from dpadmm_mpi.reports.tables import aligned
     from dpadmm_mpi.storage.experiments import load
+    from dpadmm_mpi.storage.probe import probe
 
     rows, states = [], []
     for job, path in targets(load(config or quickstart(), overrides, extensions=extensions), output):
         state, run, iteration, left = "missing", "-", "-", "-"
         if path.exists():
             try:
+                probe([path])
                 seen = look(path)
                 state = seen.state if seen.fingerprint == fingerprint(job) else "changed"
                 run = f"{seen.which} of {seen.runs}"
@@ -143,6 +145,7 @@ def watch(file: Path, once: bool) -> int:
     dpadmm watch quickstart.h5
     """
     from dpadmm_mpi.reports.live import frame, look
+    from dpadmm_mpi.storage.probe import probe
 
     def see(path: Path) -> tuple[str, bool]:
         """What there is to say of a file, and whether there will be more."""
@@ -155,6 +158,7 @@ def watch(file: Path, once: bool) -> int:
         return frame(seen), seen.state == "running"
 
     height = 0
+    probe([file])
     try:
         while True:
             paths = sorted(file.glob("*.h5")) if file.is_dir() else [file]

@@ -97,8 +97,10 @@ def _conclusion(findings: list[str]) -> int:
 def _exact(file: Path, output: Path | None, candidates: int, node: int | None, record: int | None, adversaries: int) -> int:
     from dpadmm_mpi.audit.exact import audit as examine
     from dpadmm_mpi.reports.tables import aligned, number
+    from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import account_column, accounts
 
+    probe([file])
     report = examine(file, candidates, node, record, adversaries)
     names = {name: account_column(report.result, name) for name, _ in accounts(report.result)}
     rows = []
@@ -140,7 +142,9 @@ def attack(files: tuple[Path, ...], node: int, record: int, unknown_eta: bool, o
     from dpadmm_mpi.audit.attack import attack as rebuild
     from dpadmm_mpi.audit.unknown_penalty import attack_without_penalties
     from dpadmm_mpi.reports.tables import aligned, mean_and_range, number
+    from dpadmm_mpi.storage.probe import probe
 
+    probe(files)
     known = [rebuild(path, node, record) for path in files]
     attacks = [attack_without_penalties(path, node, record) for path in files] if unknown_eta else known
     rows = [

@@ -42,8 +42,10 @@ def show(files: tuple[Path, ...], form: str | None, against: tuple[int, ...]) ->
     from dpadmm_mpi.reports import exports
     from dpadmm_mpi.reports.meaning import choice_in_words, in_words
     from dpadmm_mpi.reports.tables import against_table, results_table
+    from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import last_row, load_all
 
+    probe(files)
     results = load_all(files)
     if form is not None:
         say({"csv": exports.to_csv, "json": exports.to_json, "latex": exports.to_latex}[form](results))
@@ -100,10 +102,12 @@ def plot(
     dpadmm plot fig5/*.h5 --kind loss-privacy --account epsilon -o fig5.svg
     """
     from dpadmm_mpi.plots import draw
+    from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import load_all
 
     load_extensions(extensions)
     target = output or _beside(files[0], ".png" if kind == "overview" else f"-{kind}.png")
+    probe(files)
     draw(load_all(files), target, kind, account, bars)
     say(f"written: {target}")
     return 0
@@ -123,11 +127,13 @@ def report(files: tuple[Path, ...], output: Path | None) -> int:
     dpadmm report fig5/*.h5 -o fig5.html
     """
     from dpadmm_mpi.reports.html import page
+    from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import load_all
 
     target = output or _beside(files[0], ".html")
     if target.suffix.lower() not in (".html", ".htm"):
         raise InputError(f'{target}: found the ending "{target.suffix}"; it must be .html')
+    probe(files)
     text = page(load_all(files))
     try:
         write_text(target, text)
@@ -154,7 +160,9 @@ def diff(a: Path, b: Path) -> int:
     dpadmm diff serial.h5 ranks.h5
     """
     from dpadmm_mpi.storage.compare import compare
+    from dpadmm_mpi.storage.probe import probe
 
+    probe([a, b])
     differences = list(compare(a, b))
     if not differences:
         say("identical")

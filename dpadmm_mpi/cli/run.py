@@ -98,6 +98,7 @@ def run(
     from dpadmm_mpi.engine.stopping import Stopper
     from dpadmm_mpi.parallel.collective import guard, on_root
     from dpadmm_mpi.parallel.mpi import connect
+    from dpadmm_mpi.parallel.serial import Serial
 
     if force and resume:
         raise InputError("--force and --resume: one replaces what there is, the other goes on with it; choose one")
@@ -107,6 +108,8 @@ def run(
     transport = connect(serial)
     with guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")):
         wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
+        if isinstance(transport, Serial):
+            _probe(wanted)
         load_everywhere(transport, wanted)
         if selftest:
             from dpadmm_mpi.engine.selftest import examine
@@ -125,6 +128,15 @@ def run(
             if ended is not None:
                 raise ended
     return 0
+
+
+def _probe(wanted: "Wanted") -> None:
+    """Results that are read before anything runs: the one whose configuration is run again, the one that is gone on with."""
+    from dpadmm_mpi.storage.probe import probe
+
+    results = [path for path in (wanted.source, wanted.output) if path is not None and path.suffix in (".h5", ".hdf5")]
+    if results:
+        probe(results)
 
 
 class Wanted(NamedTuple):

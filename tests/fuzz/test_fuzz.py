@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpadmm_mpi.reports import live
+from dpadmm_mpi.storage import probe
 from fuzz import seeds
 from fuzz.judging import files_in, say, wrong_with
 from fuzz.mutations import Case, Edit, fitting
@@ -32,8 +33,9 @@ def recorded() -> Recorded:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`watch` reads a file that is being written several times."""
+    """`watch` reads a file that is being written several times; a file without end is waited for."""
     monkeypatch.setattr(live, "PAUSE", 0.0)
+    monkeypatch.setattr(probe, "PATIENCE", 3.0)
 
 
 @pytest.fixture(scope="module")
