@@ -323,7 +323,7 @@ def _npz(content: bytes, rng: random.Random) -> bytes:
         (
             None,
             np.array([{"a": 1}], dtype=object),
-            old.astype("U20"),
+            np.full(shape, "text"),
             old[:0] if shape else old,
             np.zeros(()),
             old.T,

@@ -128,6 +128,8 @@ def _load(seeds: list[Case]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             words.write(Path(folder))
             say(words.words, Path(folder))
+    for number in (signal.SIGINT, signal.SIGTERM):  # which `run` has taken
+        signal.signal(number, signal.SIG_DFL)
 
 
 if __name__ == "__main__":
