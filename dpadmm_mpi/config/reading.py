@@ -30,6 +30,7 @@ class Ruling:
 
 
 NO_RULING = Ruling()
+HUGE = 1e100  # a number: squares and products of several are numbers too
 DEEPEST = 16  # levels of tables and lists inside each other
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 LONG, LONG_TEXT = 60, 300  # letters of a value, or of a text, which may be a path, that an error repeats
@@ -253,6 +254,8 @@ def refuse_non_finite(value: Any, path: str) -> None:
             refuse_non_finite(item, f"{path}[{index}]")
     elif isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{path}: found {value}; a finite number is needed")
+    elif isinstance(value, float) and abs(value) > HUGE:
+        raise InputError(f"{path}: found {value}; at most {HUGE:g} is possible")
 
 
 def convert(value: Any, f: Field, path: str) -> Any:
