@@ -129,6 +129,11 @@ def write_all(file: int, content: bytes | memoryview) -> None:
         rest = rest[os.write(file, rest) :]
 
 
+def resolved(path: Path) -> Path:
+    """Without symbolic links; one that leads back to itself stays, for whoever opens it."""
+    return Path(os.path.realpath(path))
+
+
 def exists(path: Path) -> bool:
     return uninterrupted(path.exists)
 

@@ -47,7 +47,7 @@ def open_to_read(path: Path) -> h5py.File:
     refuse_special(path)
     for attempt in range(_OPENINGS):
         try:
-            return h5py.File(path, "r", locking=False)
+            return _opened(path)
         except FileNotFoundError:
             raise InputError(f"{path}: no such file") from None
         except (OSError, RuntimeError) as error:
@@ -56,6 +56,15 @@ def open_to_read(path: Path) -> h5py.File:
             _raise_system(error, path)
             raise InputError(f"{path}: not a readable HDF5 file, perhaps cut short or damaged ({reason(error)})") from None
     raise AssertionError
+
+
+def _opened(path: Path) -> h5py.File:
+    try:
+        return h5py.File(path, "r", locking=False)
+    except OSError as error:
+        if "locking flag" not in str(error):
+            raise
+        return h5py.File(path, "r")  # this process has it open already, with a lock
 
 
 def own_item(group: h5py.Group, name: str, path: Path | str) -> Any:

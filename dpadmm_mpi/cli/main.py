@@ -1,15 +1,19 @@
 """The commands. Thin: each is imported when it is asked for, and imports what it needs when it runs."""
 
 import sys
+import traceback
 from importlib import import_module
 from io import TextIOWrapper
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from dpadmm_mpi.cli.options import log_to_stderr, speak
 from dpadmm_mpi.errors import DpadmmError, InputError
 from dpadmm_mpi.parallel.launcher import announced_rank
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 INTERRUPTED = 130
 
@@ -56,7 +60,7 @@ def entry() -> NoReturn:
     speaker = announced_rank() == 0
     log_to_stderr()
     _take_any_terminal()
-    sys.unraisablehook = _without_echoes
+    sys.excepthook, sys.unraisablehook = _say_no_echo, _ignore_no_echo  # h5py calls both
     try:
         code = cli.main(prog_name="dpadmm", standalone_mode=False) or 0
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -96,9 +100,19 @@ def _speak_of_command(error: click.ClickException) -> None:
         speak(InputError(f"{error.format_message().rstrip('.')}; see {command} --help"))
 
 
-def _without_echoes(problem: "sys.UnraisableHookArgs") -> None:
-    """What h5py cannot write while it forgets an object it writes at the next flush, which says so if it fails again."""
-    if not (isinstance(problem.exc_value, OSError | RuntimeError) and "h5py" in str(problem.object)):
+def _is_echo(error: BaseException | None) -> bool:
+    """What h5py cannot write while it forgets an object: the next flush writes it, and says so if it fails again."""
+    frames = traceback.extract_tb(None if error is None else error.__traceback__)
+    return isinstance(error, OSError | RuntimeError) and bool(frames) and frames[-1].filename.startswith("h5py")
+
+
+def _say_no_echo(kind: type[BaseException], error: BaseException, where: "TracebackType | None") -> None:
+    if not _is_echo(error):
+        sys.__excepthook__(kind, error, where)
+
+
+def _ignore_no_echo(problem: "sys.UnraisableHookArgs") -> None:
+    if not _is_echo(problem.exc_value):
         sys.__unraisablehook__(problem)
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dpadmm_mpi.config.options import Options, names_in
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.files import read_bytes
+from dpadmm_mpi.files import read_bytes, resolved
 from dpadmm_mpi.registry import all_or_nothing, file_of, is_inside, place_of
 
 _PREFIX = "dpadmm_extension_"
@@ -34,7 +34,7 @@ def paths_in(raw: Any, folder: Path) -> list[Extension]:
         table = {"path": entry} if isinstance(entry, str) else entry
         if not isinstance(table, dict) or not isinstance(table.get("path"), str) or table.keys() - {"path", "sha256"}:
             raise InputError(f'extensions[{k}]: found {entry!r}; expected the name of a Python file, as in "mine.py"')
-        path = (folder / Path(table["path"]).expanduser()).resolve()
+        path = resolved(folder / Path(table["path"]).expanduser())
         found.append(Extension(str(path), str(table.get("sha256", ""))))
     return found
 

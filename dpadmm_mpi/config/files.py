@@ -18,7 +18,7 @@ from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Options, fields_of
 from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of, refuse_unfit
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
-from dpadmm_mpi.files import read_text
+from dpadmm_mpi.files import read_text, resolved
 
 R = TypeVar("R", bound=Options)
 Setting = tuple[str, Any]  # a dotted key and its value
@@ -78,7 +78,7 @@ def read_table(path: Path, text: str | None = None) -> RawConfig:
         raw = _from_toml(text)
     except ValueError as error:
         raise InputError(f"{where}: not valid TOML: {error}") from None
-    return RawConfig(raw, path.resolve().parent, path.stem.encode(errors="backslashreplace").decode())
+    return RawConfig(raw, resolved(path).parent, path.stem.encode(errors="backslashreplace").decode())
 
 
 def _from_toml(text: str) -> Table:
@@ -291,7 +291,7 @@ def _with_absolute_paths(raw: Table, folder: Path, grammar: Grammar[R]) -> Table
         if isinstance(table, dict):
             for key in path_keys(cls):
                 if isinstance(table.get(key), str):
-                    table = {**table, key: str((folder / Path(table[key]).expanduser()).resolve())}
+                    table = {**table, key: str(resolved(folder / Path(table[key]).expanduser()))}
             raw[section] = table
     return raw
 

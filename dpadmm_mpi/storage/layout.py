@@ -211,6 +211,7 @@ class LogFile:
         for axis, dim in enumerate(dims):
             dataset.dims[axis].attach_scale(self.file[dim])
         dataset.attrs["description"] = text
+        dataset.flush()  # now: what fails when the dataset is forgotten is lost without a word
 
 
 def layout(plan: Plan[Any]) -> Layout:

@@ -101,8 +101,11 @@ class Recorder(LogFile):
         which = slice(runs.start, runs.stop)
         for name, values in final.items():
             self.file[name][which] = values
+            self.file[name].flush()
         fields = [state[name].reshape(len(runs), -1) for name in self._shapes]
-        self.file["restart/state"][which] = np.concatenate(fields, axis=1)
+        states = self.file["restart/state"]
+        states[which] = np.concatenate(fields, axis=1)
+        states.flush()
 
     def checkpoint(self, runs: range, iteration: int, state: dict[str, Array], seconds: float) -> None:
         """Everything up to here, safely on the disk; `state` is empty between two groups of runs."""
@@ -186,7 +189,9 @@ class Recorder(LogFile):
     def _put_rows(self, run: int, row: int, blocks: dict[str, Array]) -> None:
         """Blocks are (runs, rows, ...), from this run and row on."""
         for name, block in blocks.items():
-            self.file[name][run : run + block.shape[0], row : row + block.shape[1]] = block
+            dataset = self.file[name]
+            dataset[run : run + block.shape[0], row : row + block.shape[1]] = block
+            dataset.flush()  # now: what fails when the dataset is forgotten is lost without a word
 
     def _write_pending(self) -> None:
         if self._pending:

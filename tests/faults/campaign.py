@@ -43,7 +43,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 def write_config(folder: Path, family: str) -> Path:
     import tomli_w
 
-    raw = {"seed": 5, "runs": 2, "iterations": 5, "data": {"records": 60, "features": 3}} | FAMILIES[family]
+    raw: dict[str, Any] = {"seed": 5, "runs": 2, "iterations": 5, "data": {"records": 60, "features": 3}} | FAMILIES[family]
     raw["record"] = {**raw.get("record", {}), "checkpoint": 1}
     path = folder / f"{family}.toml"
     path.write_text(tomli_w.dumps(raw))
@@ -59,6 +59,7 @@ class Campaign:
         self.struck: Counter[tuple[str, str]] = Counter()  # those whose fault was met
         self.failures: list[str] = []
         self.hangs = self.lost = self.internal = 0
+        self._often: dict[tuple[str, str], int] = {}  # calls of each kind in a run or a command
         self.configs, self.expected, self.records = {}, {}, {}
         remember_accounts()
         for family in FAMILIES:
@@ -105,9 +106,9 @@ class Campaign:
 
     def reached(self, place: Path) -> tuple[float, float]:
         """Run and iteration of the last usable checkpoint."""
+        from dpadmm_mpi.errors import InputError
         from dpadmm_mpi.storage.checkpoint import find
         from dpadmm_mpi.storage.result import read_attributes
-        from dpadmm_mpi.errors import InputError
 
         try:
             if read_attributes(place / "out.h5").get("complete"):
@@ -134,8 +135,6 @@ class Campaign:
             self._often[key] = max(1, self.machine.live(self.run(family, place), place, Fault(call)).calls)
             shutil.rmtree(place, ignore_errors=True)
         return self._often[key]
-
-    _often: dict[tuple[str, str], int] = {}
 
     def error_while_resuming(self, family: str, call: str, error: int) -> None:
         place = self.place("resume")
@@ -262,13 +261,13 @@ class Campaign:
         how = self.rng.choice(["before", "after", "torn"]) if kill else "error"
         error = 0 if kill else self.rng.choice([e for e in ERRORS if e != errno.EINTR])
         fault = Fault(call, self.rng.randrange(1, self.often(family, call) + 1), how, error)
-        life = _mpiexec(words, fault.environment(place, rank=None))
+        life = _mpiexec(words, fault.environment(place))
         wrong = "it hangs" if hung(life) else None
         if not kill:
             wrong = wrong or ("no sentence: " + life.errors[-300:] if "internal error" in life.errors else None)
         if wrong is None and variants:
             again = _mpiexec(words, {})
-            wrong = self._same(family, place / "out.h5") if again.code == 0 else f"--resume ended with {again.code}: {again.errors[-300:]}"
+            wrong = self._same(family, place / "out.h5") if again.code == 0 else f"--resume ended with {again.code}"
         elif wrong is None:
             wrong = self.resumed(family, place, lambda: _mpiexec(words, {}))
         kind = "kill at a call" if kill else "error"
@@ -285,7 +284,8 @@ class Campaign:
 
     def table(self) -> str:
         lines = ["| what | where | injected | met a call |", "|---|---|---|---|"]
-        lines += [f"| {kind} | {where} | {count} | {self.struck[kind, where]} |" for (kind, where), count in sorted(self.done.items())]
+        for (kind, where), count in sorted(self.done.items()):
+            lines.append(f"| {kind} | {where} | {count} | {self.struck[kind, where]} |")
         total = sum(self.done.values())
         lines.append(f"| all | | {total} | {sum(self.struck.values())} |")
         lines.append(f"\nhangs {self.hangs}, lost {self.lost}, internal errors {self.internal}, failures {len(self.failures)}")
@@ -328,7 +328,7 @@ def _mpiexec(words: Sequence[object], environment: dict[str, str]) -> Life:
     outside |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     outside |= {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
     settings = [f"{key}={value}" for key, value in environment.items()] + ([f"LD_PRELOAD={shim}"] if environment else [])
-    command = [mpiexec, "-n", "2", "env", *settings, sys.executable, "-m", "dpadmm_mpi", *map(str, words)]
+    command = [str(mpiexec), "-n", "2", "env", *settings, sys.executable, "-m", "dpadmm_mpi", *map(str, words)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=outside, check=False)
     except subprocess.TimeoutExpired as late:
@@ -339,40 +339,45 @@ def _mpiexec(words: Sequence[object], environment: dict[str, str]) -> Life:
 COMMANDS = ("show", "plot", "report", "watch", "diff", "audit", "compose", "data info")
 
 
-def faults(campaign: Campaign, ranks: bool) -> Iterator[Callable[[], object]]:
-    """Without end: a bit of everything, families in turn."""
+def faults(campaign: Campaign, ranks: bool) -> Iterator[None]:
+    """Without end, a fault before each yield: a bit of everything, families in turn."""
     rng, families, turn = campaign.rng, list(FAMILIES), 0
     while True:
         family, turn = families[turn % len(families)], turn + 1
-        error = ERRORS[turn % len(ERRORS)]
         for call in rng.sample(CALLS, 3):
-            yield lambda: campaign.error_while_running(family, call, error)
+            campaign.error_while_running(family, call, ERRORS[turn % len(ERRORS)])
+            yield
         for call in rng.sample(CALLS, 2):
-            yield lambda: campaign.error_while_resuming(family, call, rng.choice(ERRORS))
+            campaign.error_while_resuming(family, call, rng.choice(ERRORS))
+            yield
         for command in rng.sample(COMMANDS, 2):
             call = rng.choice(["open", "read", "fstat", "stat", *(["write"] if command in ("plot", "report") else [])])
-            yield lambda: campaign.error_while_reading("decentralised", command, call, rng.choice(ERRORS))
-        yield lambda: campaign.error_while_caching(rng.choice(["open", "read", "write", "mkdir", "rename", "fstat"]), rng.choice(ERRORS))
-        yield lambda: campaign.file_system_without(family, *ABSENT[turn % len(ABSENT)])
-        yield lambda: campaign.kill(family)
+            campaign.error_while_reading("decentralised", command, call, rng.choice(ERRORS))
+            yield
+        campaign.error_while_caching(rng.choice(["open", "read", "write", "mkdir", "rename", "fstat"]), rng.choice(ERRORS))
+        campaign.file_system_without(family, *ABSENT[turn % len(ABSENT)])
+        yield
+        campaign.kill(family)
+        yield
         for _ in range(4):
-            yield lambda: campaign.power_cut(family)
+            campaign.power_cut(family)
+            yield
         if ranks and turn % 3 == 0:
-            yield lambda: campaign.ranks(rng.choice(families), variants=turn % 2 == 0, kill=turn % 4 < 2)
+            campaign.ranks(rng.choice(families), variants=turn % 2 == 0, kill=turn % 4 < 2)
 
 
 def main() -> None:
     restart_with_shim()
     count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
     begin = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the table of what was done until then
     fast = Path("/dev/shm")  # where syncing costs nothing
     folder = Path(tempfile.mkdtemp(prefix="faults-", dir=fast if os.access(fast, os.W_OK) else None))
     campaign = Campaign(folder, seed)
     try:
-        for fault in faults(campaign, ranks="--serial" not in sys.argv):
+        for _ in faults(campaign, ranks="--serial" not in sys.argv):
             if sum(campaign.done.values()) >= count:
                 break
-            fault()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         print(campaign.table())

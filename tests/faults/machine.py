@@ -1,5 +1,7 @@
-"""A process that makes many lives of dpadmm, each a fork of itself: everything is loaded once, and the shim is between all of them
-and the C library. What a life leaves behind is judged here."""
+"""A process that makes many lives of dpadmm, each a fork of itself, and judges what they leave behind.
+
+Everything is loaded once, and the shim is between all lives and the C library.
+"""
 
 import ctypes
 import errno
@@ -38,10 +40,13 @@ class Fault(NamedTuple):
         what = f" {errno.errorcode.get(self.error, self.error)}" if self.error else ""
         return f"{self.call} {self.when} {self.how}{what}"
 
-    def environment(self, under: Path, rank: int | None = None) -> dict[str, str]:
+    def environment(self, under: Path) -> dict[str, str]:
         """For a process that is started with the shim."""
         words = {"UNDER": under, "CALL": self.call, "WHEN": self.when, "HOW": self.how, "ERRNO": self.error}
-        return {f"FAULT_{key}": str(value) for key, value in words.items()} | ({} if rank is None else {"FAULT_RANK": str(rank)})
+        return {f"FAULT_{key}": str(value) for key, value in words.items()}
+
+
+NONE = Fault()
 
 
 class Life(NamedTuple):
@@ -83,7 +88,7 @@ class Machine:
         self._shim = ctypes.CDLL(None)
         self._counter = Path(tempfile.mkdtemp(prefix="faults-")) / "calls"
 
-    def live(self, words: Sequence[object], under: Path, fault: Fault = Fault(), record: Path | None = None) -> Life:
+    def live(self, words: Sequence[object], under: Path, fault: Fault = NONE, record: Path | None = None) -> Life:
         """One process: `dpadmm WORDS`, with a fault at the files whose path has `under` in it."""
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             child = os.fork()
@@ -96,7 +101,7 @@ class Machine:
                 texts.append(file.read().decode(errors="replace"))
         calls = int(self._counter.read_text()) if self._counter.exists() else 0
         self._counter.unlink(missing_ok=True)
-        return Life(code, *texts, calls)
+        return Life(code, texts[0], texts[1], calls)
 
     def _be(self, words: Sequence[object], under: Path, fault: Fault, record: Path | None, files: tuple[int, int]) -> None:
         """The child: never returns."""
@@ -160,4 +165,4 @@ def remember_accounts() -> None:
             known[key] = accounts_of(*arguments)
         return known[key]
 
-    base.accounts_of = remembered  # type: ignore[attr-defined]
+    base.accounts_of = remembered  # type: ignore[attr-defined, assignment]

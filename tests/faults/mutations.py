@@ -9,6 +9,8 @@ from typing import Any
 import h5py
 import numpy as np
 
+SCALES = ("DIMENSION_LIST", "REFERENCE_LIST", "CLASS", "NAME")  # HDF5's own bookkeeping
+
 Mutation = Callable[[h5py.File], None]
 
 
@@ -134,9 +136,10 @@ def _many_objects(file: h5py.File) -> None:
 
 
 REQUIRED = (
-    "run", "iteration", "node", "feature", "loss", "timing", "timing/compute_seconds", "timing/wait_seconds", "timing/bytes_sent",
-    "timing/owner", "graph", "graph/edges", "graph/end", "graph/edge", "data", "data/node_of_record", "data/record", "data/sizes",
-    "restart", "restart/state", "restart/number", "privacy/node_bound", "privacy/node_epsilon", "privacy/curve", "privacy/renyi",
+    "run", "iteration", "node", "feature", "loss", "timing", "timing/compute_seconds", "timing/wait_seconds",
+    "timing/bytes_sent", "timing/owner", "graph", "graph/edges", "graph/end", "graph/edge", "data", "data/node_of_record",
+    "data/record", "data/sizes", "restart", "restart/state", "restart/number", "privacy/bound", "privacy/node_bound",
+    "privacy/node_epsilon", "privacy/curve", "privacy/renyi",
     "privacy/curve_epsilon", "privacy/renyi_order", "data/label", "data/label_distance", "data/label_counts",
 )  # fmt: skip
 NUMERIC = (
@@ -151,7 +154,8 @@ NUMERIC = (
     "trajectory",
 )
 TEXT_KEYS = (
-    ("/", "name"), ("/", "config"), ("/", "config_sha256"), ("/", "notes"), ("loss", "title"), ("loss", "column"), ("loss", "units"),
+    ("/", "name"), ("/", "config"), ("/", "config_sha256"), ("/", "notes"), ("loss", "title"), ("loss", "column"),
+    ("loss", "units"),
     ("privacy/bound", "theorem"), ("privacy/bound", "neighbouring_relation"), ("privacy/bound", "title"), ("data", "source"),
     ("restart/state", "fields"),
 )  # fmt: skip
@@ -210,14 +214,6 @@ MUTATIONS: dict[str, Mutation] = {
     "seconds as text": attribute("timing", "seconds", "long"),
     "the optimum as text": attribute("optimum", "objective", "low"),
     "sizes as nan": values("data/sizes", lambda a: np.full(len(a), np.nan)),
-    "sizes below 0": entry("data/sizes", -5),
-    "edges to nowhere": entry("graph/edges", 10**9),
-    "an owner below 0": entry("timing/owner", -1),
-    "a record of no node": entry("data/node_of_record", 10**12),
-    "iterations that do not grow": entry("iteration", 2),
-    "iterations below 0": entry("iteration", -(2**62)),
-    "counts below 0": entry("data/label_counts", -3),
-    "node numbers beyond all": entry("node", 2**62),
     "a group inside itself": lambda file: file["graph"].__setitem__("again", file["graph"]),
     "the root inside a group": lambda file: file["graph"].__setitem__("root", file["/"]),
     "a dataset with two names": lambda file: file.__setitem__("loss_again", file["loss"]),
@@ -236,6 +232,18 @@ MUTATIONS: dict[str, Mutation] = {
     "more than the file holds": _huge,
     "an empty dataset": lambda file: (file.__delitem__("loss"), file.create_dataset("loss", data=h5py.Empty("f8")))[0],
     "too many objects": _many_objects,
+}
+
+# Numbers that cannot be: found by whoever reads them.
+IMPOSSIBLE: dict[str, Mutation] = {
+    "sizes below 0": entry("data/sizes", -5),
+    "edges to nowhere": entry("graph/edges", 10**9),
+    "an owner below 0": entry("timing/owner", -1),
+    "a record of no node": entry("data/node_of_record", 10**12),
+    "iterations that do not grow": entry("iteration", 2),
+    "iterations below 0": entry("iteration", -(2**62)),
+    "counts below 0": entry("data/label_counts", -3),
+    "node numbers beyond all": entry("node", 2**62),
 }
 
 # What is left when one takes these away is a file that commands can still read, or that says itself why not.

@@ -1,14 +1,13 @@
 """A disk without power: what of a recorded run is still there, if nothing but what was synced is certain.
 
-Of a file, everything until its last fsync is kept; of what was written after it some parts are, perhaps torn. Of a folder, names
-are as at its last fsync; of later changes some have come through, in any order.
+Of a file, everything until its last fsync is kept; of what was written after it some parts are, perhaps torn. Of a folder,
+names are as at its last fsync; of later changes some have come through, in any order.
 """
 
+import os
 import random
 from pathlib import Path
 from typing import NamedTuple
-
-import os
 
 SECTOR = 512
 
@@ -82,7 +81,7 @@ class Disk:
         self.open: dict[int, File] = {}
 
     def _name(self, path: str, what: "File | str | None") -> None:
-        self.changes.append((os.path.dirname(path), path, what))
+        self.changes.append((str(Path(path).parent), path, what))
         if what is None:
             self.names.pop(path, None)
         else:
@@ -92,7 +91,7 @@ class Disk:
         getattr(self, f"_{call.name}")(call)
 
     def _open(self, call: Call) -> None:
-        if os.path.basename(call.path) and call.flags & os.O_DIRECTORY:
+        if call.flags & os.O_DIRECTORY:
             return
         found = self.names.get(call.path)
         if found is None and call.flags & os.O_CREAT:
@@ -166,7 +165,7 @@ def _set(names: "dict[str, File | str]", path: str, what: "File | str | None") -
 
 def _has_folder(path: str, found: dict[str, bytes | None]) -> bool:
     """A name in a folder that was lost is lost with it."""
-    return ".restart/" not in path or found.get(os.path.dirname(path), b"") is None
+    return ".restart/" not in path or found.get(str(Path(path).parent), b"") is None
 
 
 def put(found: dict[str, bytes | None], before: Path, folder: Path) -> None:
