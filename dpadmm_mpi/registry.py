@@ -4,6 +4,8 @@ A class enters by a decorator, from inside the package or from a file of somebod
 it enters, in one sentence with file and line.
 """
 
+import hashlib
+import importlib
 import inspect
 import sys
 import traceback
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar, get_origin
+from typing import Any, ClassVar, Generic, TypeVar, get_origin
 
 from dpadmm_mpi.errors import DpadmmError, InputError, RunError
 
@@ -25,7 +27,10 @@ REGISTRIES: "dict[str, Registry[object]]" = {}  # by their plural names, as in `
 
 
 class Registry(Generic[T]):
-    """The classes of one kind, in the order in which they entered.
+    """The classes of one kind: the package's own in the order of the modules that they live in, then those from outside.
+
+    `homes` are modules of the package with classes of this kind, which are loaded when somebody asks for a name that is not
+    there yet, or for all: a rank that runs one method does not load the others.
 
     >>> shapes = Registry[object]("shape", "shapes")
     >>> @shapes.register("circle")
@@ -35,9 +40,11 @@ class Registry(Generic[T]):
     (True, 'circle', ['circle'])
     """
 
-    def __init__(self, kind: str, plural: str) -> None:
+    def __init__(self, kind: str, plural: str, homes: tuple[str, ...] = ()) -> None:
         self.kind = kind
         self.plural = plural
+        self._homes = tuple(f"{PACKAGE}.{home}" for home in homes)
+        self._at_home = not homes
         self._classes: dict[str, type[T]] = {}
         self._base: type[T] | None = None
         REGISTRIES[plural] = self  # type: ignore[assignment]
@@ -54,7 +61,10 @@ class Registry(Generic[T]):
         """
 
         def enter(cls: C) -> C:
+            if not is_inside(cls):
+                self._load_homes()  # so that a name that is taken is known
             self._refuse(name, cls)
+            _note_file(cls)
             self._classes[name] = cls
             return cls
 
@@ -82,8 +92,22 @@ class Registry(Generic[T]):
             return "it needs a docstring, whose first line is what `dpadmm list` shows"
         return None
 
+    def _load_homes(self) -> None:
+        if self._at_home:
+            return
+        self._at_home = True
+        for home in self._homes:
+            importlib.import_module(home)
+        order = {home: place for place, home in enumerate(self._homes)}
+        last = len(order)
+        self._classes = dict(sorted(self._classes.items(), key=lambda entry: order.get(entry[1].__module__, last)))
+
     def find(self, name: str) -> type[T] | None:
         """The class of a name; installed packages that bring extensions are looked at for an unknown one."""
+        for home in self._homes:
+            if name in self._classes:
+                break
+            importlib.import_module(home)
         if name not in self._classes:
             load_entry_points()
         return self._classes.get(name)
@@ -94,12 +118,17 @@ class Registry(Generic[T]):
         return cls
 
     def __contains__(self, name: object) -> bool:
-        return name in self._classes
+        return name in dict(self.items())
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
+        return iter([name for name, _ in self.items()])
 
     def items(self) -> list[tuple[str, type[T]]]:
+        self._load_homes()
+        return self.loaded()
+
+    def loaded(self) -> list[tuple[str, type[T]]]:
+        """Those that are here already."""
         return list(self._classes.items())
 
     def replace_all(self, classes: list[tuple[str, type[T]]]) -> None:
@@ -113,6 +142,12 @@ class Registry(Generic[T]):
                 if known is ancestor:
                     return name
         raise InputError(f'{place_of(cls)}: not registered; put @register("NAME") above the class')
+
+
+def load_all() -> None:
+    """Every class of the package that can be chosen; a module with some of one kind may bring another kind with it."""
+    for registry in list(REGISTRIES.values()):
+        registry.items()
 
 
 def did_you_mean(name: object, known: "Iterator[str] | Registry[T] | list[str]") -> str:
@@ -139,6 +174,23 @@ def place_of(cls: type[object]) -> str:
 def _file_of(cls: type[object]) -> str | None:
     """None for a class that was typed in."""
     return getattr(sys.modules.get(cls.__module__), "__file__", None)
+
+
+_imported: dict[str, tuple[object, str]] = {}  # module -> its spec, which is another one after a reload, and sha256 of its file
+
+
+def _note_file(cls: type[object]) -> None:
+    """What the file of a class from outside holds while it is imported: somebody may edit it later."""
+    module, file = sys.modules.get(cls.__module__), file_of(cls)
+    spec = getattr(module, "__spec__", None)
+    if file is None or not file.is_file() or (cls.__module__ in _imported and _imported[cls.__module__][0] is spec):
+        return
+    _imported[cls.__module__] = spec, hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def imported_sha256(module: str) -> str | None:
+    """Of the file of a module with registered classes, as it was when it was imported."""
+    return _imported[module][1] if module in _imported else None
 
 
 def own_behaviour(cls: type[object], behaviour: tuple[str, ...], claim: str = "") -> str:
@@ -198,6 +250,18 @@ def _keywords(signature: inspect.Signature) -> list[str]:
     return [name for name, p in signature.parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY]
 
 
+def loaded_when_asked_for(homes: dict[str, tuple[str, ...]]) -> Callable[[str], Any]:
+    """The `__getattr__` of a room that exports names of some of its modules without loading them beforehand."""
+    home_of = {name: f"{PACKAGE}.{home}" for home, names in homes.items() for name in names}
+
+    def attribute(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"there is no {name!r} here")
+        return getattr(importlib.import_module(home_of[name]), name)
+
+    return attribute
+
+
 _loaded_entry_points = False
 
 
@@ -224,6 +288,7 @@ def load_entry_points() -> None:
 @contextmanager
 def all_or_nothing() -> Iterator[None]:
     """What entered the registries leaves them again if something is raised: a file that cannot be loaded leaves nothing."""
+    load_all()
     before = [(registry, registry.items()) for registry in REGISTRIES.values()]
     try:
         yield
@@ -235,7 +300,7 @@ def all_or_nothing() -> Iterator[None]:
 
 def blamed(error: BaseException) -> str | None:
     """The line of an extension in which an error has come up, and what it is; None if it has not passed through any."""
-    registered = [cls for registry in REGISTRIES.values() for _, cls in registry.items()]
+    registered = [cls for registry in REGISTRIES.values() for _, cls in registry.loaded()]
     files = {file_of(cls) for cls in registered if not is_inside(cls)}
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).resolve() in files:

@@ -1,5 +1,6 @@
 """Fixtures of all tests."""
 
+import compileall
 import os
 import tempfile
 from collections.abc import Callable
@@ -10,12 +11,17 @@ import pytest
 import tomli_w
 from hypothesis import settings
 from hypothesis.configuration import set_hypothesis_home_dir
-from support import MakeConfig, Raw, WriteToml, command, small_configs, write_edges
+from support import TOP, MakeConfig, Raw, WriteToml, command, small_configs, write_edges
 
 # The same examples in every run, whatever the machine has to do besides; and no folder among the sources.
 settings.register_profile("tests", derandomize=True, database=None, deadline=None)
 settings.load_profile("tests")
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "dpadmm-hypothesis")
+
+
+def pytest_configure() -> None:
+    """The package is compiled once, also where Python is told to keep nothing compiled: hundreds of processes start here."""
+    compileall.compile_dir(TOP / "dpadmm_mpi", quiet=2)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,6 +19,7 @@ from dpadmm_mpi.parallel.launcher import refuse_copies
 from dpadmm_mpi.parallel.mpi import Mpi
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.parallel.transport import Transport
+from dpadmm_mpi.parallel.watch import watching
 from dpadmm_mpi.storage.experiments import load as load_experiment
 from dpadmm_mpi.storage.experiments import source_of
 from dpadmm_mpi.storage.result import load as load_result
@@ -86,7 +87,8 @@ def run(
     if comm is None and output is not None:
         refuse_copies()
     transport: Transport = Serial() if comm is None else Mpi(comm)
-    with guard(transport, traceback.print_exception):
+    advice = "run it again" if output is None else f"go on with run(..., {str(output)!r}, resume=True)"
+    with watching(transport, advice) as watch, guard(transport, traceback.print_exception):
         brought = agree(transport, lambda: arrays.bring(data, test if transport.rank == 0 else None, shards))
         inventory = inventory_of(transport, brought)
 
@@ -96,6 +98,7 @@ def run(
             return _one(config, [*changed, *([overrides] if isinstance(overrides, str) else overrides)], only, files)
 
         chosen = agree(transport, configured)
+        watch.set_patience([chosen.record.patience])
         with at_hand(transport, chosen, brought, inventory):
             path = None if output is None else Path(output)
             holders = None if inventory is None else inventory.holders

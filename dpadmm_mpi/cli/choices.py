@@ -12,10 +12,11 @@ def _load(extensions: tuple[str, ...]) -> None:
     """All registries, with what extensions bring."""
     import importlib
 
-    from dpadmm_mpi.registry import load_entry_points
+    from dpadmm_mpi.registry import load_all, load_entry_points
 
     for room in ("methods", "plots"):
         importlib.import_module(f"dpadmm_mpi.{room}")
+    load_all()
     load_extensions(extensions)
     load_entry_points()
 

@@ -1,6 +1,8 @@
 """`dpadmm run`: one configuration or many, on all ranks or on groups of them, from the beginning or from a checkpoint."""
 
 import re
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +22,7 @@ from dpadmm_mpi.cli.options import (
 from dpadmm_mpi.errors import InputError
 
 if TYPE_CHECKING:
+    from dpadmm_mpi.config.extensions import Extension
     from dpadmm_mpi.config.files import Experiment
     from dpadmm_mpi.engine.loop import Manner
     from dpadmm_mpi.engine.several import Job
@@ -99,6 +102,7 @@ def run(
     from dpadmm_mpi.parallel.collective import guard, on_root
     from dpadmm_mpi.parallel.mpi import connect
     from dpadmm_mpi.parallel.serial import Serial
+    from dpadmm_mpi.parallel.watch import watching
 
     if force and resume:
         raise InputError("--force and --resume: one replaces what there is, the other goes on with it; choose one")
@@ -106,7 +110,10 @@ def run(
     if not selftest:
         stopper.install()
     transport = connect(serial)
-    with guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")):
+    with (
+        watching(transport, f"go on with: {resuming(sys.argv)}", until_the_end=True) as watch,
+        guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")),
+    ):
         wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
         if isinstance(transport, Serial):
             _probe(wanted)
@@ -119,6 +126,7 @@ def run(
         manner = Manner(force, resume, threads)
         jobs = on_root(transport, lambda: _jobs(wanted, manner))
         if jobs:
+            watch.set_patience([job.config.record.patience for job in jobs])
             groups = min(1 if pack is None else pack or transport.size, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
                 note(advice)
@@ -139,6 +147,12 @@ def _probe(wanted: "Wanted") -> None:
         probe(results)
 
 
+def resuming(words: list[str]) -> str:
+    """The command that goes on with what this one has begun, alone or under a launcher."""
+    kept = [word for word in words[1:] if word not in ("--force", "--resume")]
+    return shlex.join(["dpadmm", *kept, "--resume"])
+
+
 class Wanted(NamedTuple):
     """What the command line asks for."""
 
@@ -154,18 +168,22 @@ class Wanted(NamedTuple):
 
         return load(self.source, self.overrides, self.only, self.extensions)
 
+    def extension_files(self) -> "tuple[Extension, ...]":
+        from dpadmm_mpi.storage.experiments import extensions_of
+
+        return extensions_of(self.source, self.extensions)
+
     def configs(self) -> "list[Config]":
         return self.experiment().configs
 
 
 def load_everywhere(transport: "Transport", wanted: Wanted) -> None:
     """Every rank imports the extensions, which must be the same files: configurations travel as objects of their classes."""
-    from dpadmm_mpi.config.extensions import load
     from dpadmm_mpi.parallel.collective import agree, on_root
-    from dpadmm_mpi.storage.experiments import extensions_of
 
-    loaded = on_root(transport, lambda: extensions_of(wanted.source, wanted.extensions))
-    if loaded:
+    if loaded := on_root(transport, wanted.extension_files):
+        from dpadmm_mpi.config.extensions import load
+
         agree(transport, lambda: load(loaded))
 
 

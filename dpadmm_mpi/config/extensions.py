@@ -13,7 +13,7 @@ from msgspec import Struct
 from dpadmm_mpi.config.options import Options, names_in
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.files import read_bytes, resolved
-from dpadmm_mpi.registry import all_or_nothing, file_of, is_inside, place_of
+from dpadmm_mpi.registry import all_or_nothing, file_of, imported_sha256, is_inside, place_of
 
 _PREFIX = "dpadmm_extension_"
 
@@ -50,14 +50,15 @@ def _load(extension: Extension) -> Extension:
         content = read_bytes(path)
     except OSError as error:
         raise InputError(f"extensions: {path} cannot be read: {error.strerror}") from None
-    digest = hashlib.sha256(content).hexdigest()
+    imported = _imported_as(path)
+    digest = (imported and imported_sha256(imported)) or hashlib.sha256(content).hexdigest()
     if extension.sha256 and digest != extension.sha256:
         raise InputError(
             f"extensions: {path} has changed: its sha256 is {digest[:12]}..., but {extension.sha256[:12]}... was used; restore "
             "it, or run the configuration anew"
         )
     name = f"{_PREFIX}{path.stem}_{digest[:12]}"
-    if name not in sys.modules and not _is_imported(path):
+    if name not in sys.modules and imported is None:
         _import(name, path)
     return Extension(str(path), digest)
 
@@ -65,13 +66,13 @@ def _load(extension: Extension) -> Extension:
 def is_loaded(extension: Extension) -> bool:
     """Whether its file is part of this process already."""
     loaded = [getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if name.startswith(_PREFIX)]
-    return extension.path in loaded or _is_imported(Path(extension.path))
+    return extension.path in loaded or _imported_as(Path(extension.path)) is not None
 
 
-def _is_imported(path: Path) -> bool:
-    """Whether the file is a module under a name of its own, or the program: its classes have entered already."""
+def _imported_as(path: Path) -> str | None:
+    """The name of the file as a module under a name of its own, or as the program: its classes have entered already."""
     loaded = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
-    return any(file == str(path) for name, file in loaded if not name.startswith(_PREFIX))
+    return next((name for name, file in loaded if file == str(path) and not name.startswith(_PREFIX)), None)
 
 
 def _import(name: str, path: Path) -> None:
@@ -100,8 +101,8 @@ def _import(name: str, path: Path) -> None:
 
 
 def used_by(sections: Sequence[Options]) -> tuple[Extension, ...]:
-    """The files from outside that the chosen classes come from."""
-    files: dict[str, None] = {}
+    """The files from outside that the chosen classes come from, with the checksums that they had when they were imported."""
+    files: dict[str, str] = {}
     for section in sections:
         for _, chosen, _ in names_in(section):
             if is_inside(type(chosen)):
@@ -109,8 +110,8 @@ def used_by(sections: Sequence[Options]) -> tuple[Extension, ...]:
             file = file_of(type(chosen))
             if file is None or not file.is_file():
                 continue  # typed in: nothing that could be loaded again
-            files[str(file)] = None
-    return tuple(Extension(path, hashlib.sha256(read_bytes(Path(path))).hexdigest()) for path in files)
+            files[str(file)] = imported_sha256(type(chosen).__module__) or hashlib.sha256(read_bytes(file)).hexdigest()
+    return tuple(Extension(path, digest) for path, digest in files.items())
 
 
 def typed_in(sections: Sequence[Options]) -> list[str]:

@@ -288,11 +288,13 @@ def _with_absolute_paths(raw: Table, folder: Path, grammar: Grammar[R]) -> Table
     raw = dict(raw)
     for section, cls in grammar.sections.items():
         table = raw.get(section)
-        if isinstance(table, dict):
-            for key in path_keys(cls):
-                if isinstance(table.get(key), str):
-                    table = {**table, key: str(resolved(folder / Path(table[key]).expanduser()))}
-            raw[section] = table
+        if not isinstance(table, dict):
+            continue
+        own = {f.name for f in fields_of(cls) if not f.is_path}
+        texts = {key for key, value in table.items() if isinstance(value, str) and key not in own}
+        if texts:  # otherwise the classes that might have such a key need not be loaded
+            paths = {key: str(resolved(folder / Path(table[key]).expanduser())) for key in texts & path_keys(cls)}
+            raw[section] = {**table, **paths}
     return raw
 
 

@@ -10,7 +10,6 @@ reads `[network] graph = "small-world", nodes = 20, rewiring = 0.2`.
 
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, dataclass_transform, get_args, get_origin
 
@@ -49,43 +48,37 @@ class Options(Struct, metaclass=OptionsMeta):
         """Refuse values that do not go together, by InputError with the key; called once all are known."""
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Marks a field that names one of the registered classes; its options lie beside it, in the same section."""
 
     registry: Registry[Any]
 
 
-@dataclass(frozen=True)
-class Choices:
+class Choices(Struct, frozen=True):
     """Marks a field that lists registered classes, each by its name or as a table with the name under `key`."""
 
     registry: Registry[Any]
     key: str
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """Marks a field whose options lie in the same section and whose class a choice of another section decides on."""
 
     candidates: Callable[[], Iterable[tuple[str, "type[Options]"]]]  # that choice's names, and the class with each
 
 
-@dataclass(frozen=True)
-class File:
+class File(Struct, frozen=True):
     """Marks a key that names a file, meant from the configuration's folder."""
 
 
-@dataclass(frozen=True)
-class NoKey:
+class NoKey(Struct, frozen=True):
     """Marks a field that no key sets: another section decides on it."""
 
 
 FilePath = Annotated[str, File()]
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct, frozen=True):
     """One key of a section."""
 
     name: str

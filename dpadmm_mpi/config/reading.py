@@ -133,11 +133,11 @@ def _choose(registry: Registry[Any], f: Field, path: str, table: Table, ruling: 
         raise InputError(f"{path}: found {show(given)}; expected a text")
     name = ruling.synonyms.get(path, {}).get(given, given)
     found = registry.find(name)
-    fitting = [n for n, c in registry.items() if takes is None or issubclass(c, takes)]
     if found is None:
         allowed = sorted(registry)
         raise InputError(f'{path}: found "{given}"; allowed: {", ".join(allowed)}{did_you_mean(given, allowed)}')
-    if name not in fitting:
+    if takes is not None and not issubclass(found, takes):
+        fitting = [n for n, c in registry.items() if issubclass(c, takes)]
         raise InputError(f'{path}: "{given}" does not go with {ruling.name}, which takes {one_of(fitting)}')
     return name
 

@@ -1,11 +1,11 @@
 """A configuration's data: sizes and addresses on rank 0; shards by address on any rank."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from dpadmm_mpi.data import synthetic
 from dpadmm_mpi.data.partitions import PARTITION_HEADER, TEST
@@ -101,8 +101,7 @@ def notes_of(dataset: Any, private: bool) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class InMemory:
+class InMemory(Struct, frozen=True, dict=True):
     """Test records that fit."""
 
     shard: Shard
@@ -120,8 +119,7 @@ class InMemory:
         return iter(self._blocks)
 
 
-@dataclass(frozen=True)
-class OnDisk:
+class OnDisk(Struct, frozen=True):
     """Test records that are read block by block, each time."""
 
     store: Store
@@ -136,8 +134,7 @@ class OnDisk:
             yield self.store.read(self.index[first : first + TEST_BLOCK])
 
 
-@dataclass(frozen=True)
-class SyntheticLoader:
+class SyntheticLoader(Struct, frozen=True):
     seed: int
     features: int
 
@@ -148,8 +145,7 @@ class SyntheticLoader:
         return synthetic.records_by_label(self.seed, self.features, positive, size - positive, node)
 
 
-@dataclass(frozen=True)
-class SyntheticDataset:
+class SyntheticDataset(Struct, frozen=True):
     """Records are numbered node after node, the test records last."""
 
     loader: SyntheticLoader
@@ -205,16 +201,14 @@ def synthetic_positives(ordered: Ints, sizes: Ints) -> Ints:
     return np.asarray(in_order + np.rint(synthetic.POSITIVE * (sizes - ordered)).astype(np.int64))
 
 
-@dataclass(frozen=True)
-class StoreLoader:
+class StoreLoader(Struct, frozen=True):
     store: Store
 
     def shard(self, address: Ints) -> Shard:
         return self.store.read(address)
 
 
-@dataclass(frozen=True)
-class StoredDataset:
+class StoredDataset(Struct, frozen=True, dict=True):
     """Records in a store on disk; an address is a list of their numbers."""
 
     source: str

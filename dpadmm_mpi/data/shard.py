@@ -1,16 +1,14 @@
 """The records of one node."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from dpadmm_mpi.types import Array, Ints, Matrix
 
 NORM_SLACK = 1e-6  # for round-off in rows that were scaled to norm 1, also in single precision
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """Features X, (B, d), dense or scipy CSR, and labels y: -1 and +1, classes counted from 0, or numbers in [-1, 1]."""
 
     X: Matrix

@@ -34,7 +34,7 @@ from dpadmm_mpi.files import read_bytes, refuse_special
 from dpadmm_mpi.registry import Registry, file_of, is_inside, place_of
 from dpadmm_mpi.types import Ints
 
-sources = Registry["Source"]("source", "sources")
+sources = Registry["Source"]("source", "sources", homes=("data.sources", "data.arrays", "data.catalogue"))
 
 
 @sources.base

@@ -1,17 +1,16 @@
 """How the records of the nodes differ: how many there are, their labels, and where their means lie."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from dpadmm_mpi.types import Array, Ints, Matrix
 
 MANY_LABELS = 20  # more different ones, of a number that is to be predicted, are counted in so many bins
 
 
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(Struct, frozen=True):
     """Of the training records; computed for the record, not released by the nodes."""
 
     LABEL_DISTANCE: ClassVar[str] = "total variation distance of the node's labels from those of all training records"

@@ -3,14 +3,28 @@
 Mathematics and plans; no messages and no files.
 """
 
-# ruff: noqa: I001  (families enter the registry in the order in which they are listed to people)
+from typing import TYPE_CHECKING
+
 from dpadmm_mpi.methods.base import Config, Method, Plan, fingerprint, make_plan, methods, to_toml
-from dpadmm_mpi.methods.decentralised.algorithm import DataNode, Node, State
-from dpadmm_mpi.methods.decentralised.method import Admm, Decentralised, MAdmm, MRAdmm, RAdmm
-from dpadmm_mpi.methods.star.method import Star
-from dpadmm_mpi.methods.curated.method import Curated
-from dpadmm_mpi.methods.experiment import experiment, parse
 from dpadmm_mpi.methods.metrics import Metric, NodeMetric, Observation, metrics
+from dpadmm_mpi.registry import loaded_when_asked_for
+
+if TYPE_CHECKING:
+    from dpadmm_mpi.methods.curated.method import Curated
+    from dpadmm_mpi.methods.decentralised.algorithm import DataNode, Node, State
+    from dpadmm_mpi.methods.decentralised.method import Admm, Decentralised, MAdmm, MRAdmm, RAdmm
+    from dpadmm_mpi.methods.experiment import experiment, parse
+    from dpadmm_mpi.methods.star.method import Star
+else:  # a rank loads the family that it runs
+    __getattr__ = loaded_when_asked_for(
+        {
+            "methods.curated.method": ("Curated",),
+            "methods.decentralised.algorithm": ("DataNode", "Node", "State"),
+            "methods.decentralised.method": ("Admm", "Decentralised", "MAdmm", "MRAdmm", "RAdmm"),
+            "methods.experiment": ("experiment", "parse"),
+            "methods.star.method": ("Star",),
+        }
+    )
 
 __all__ = [
     "Admm",

@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from msgspec import field
 from numpy.typing import NDArray
 
 from dpadmm_mpi.config.extensions import Extension
-from dpadmm_mpi.config.options import Choice, Choices, Count, Name, Options, Part, Seed, to_table
+from dpadmm_mpi.config.options import Choice, Choices, Count, Name, NonNegative, Options, Part, Seed, to_table
 from dpadmm_mpi.config.reading import Ruling, one_of
 from dpadmm_mpi.data.dataset import Dataset, notes_of, target_of
 from dpadmm_mpi.data.records import Target
@@ -33,13 +33,15 @@ from dpadmm_mpi.networks.metropolis import acceleration, second_eigenvalue, step
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
-from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants
 from dpadmm_mpi.problems.losses import losses as LOSSES
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry, own_behaviour, place_of
 from dpadmm_mpi.types import Array, Ints, Matrix
+
+if TYPE_CHECKING:
+    from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 
 CLASSIFIERS = ("final/primal", "final/server")  # of what is kept of a last state, what is measured
 MOST_STEPS = 1 << 28  # iterations times nodes: plans have tables of this size
@@ -51,7 +53,9 @@ NO_NOISE = "none: the exact values are released"
 
 S = TypeVar("S", bound=State)
 
-methods = Registry["Method"]("method", "methods")
+methods = Registry["Method"](
+    "method", "methods", homes=("methods.decentralised.method", "methods.star.method", "methods.curated.method")
+)
 
 
 class Terms(Options):
@@ -160,6 +164,7 @@ class Record(Options):
     checkpoint: Count = 50  # iterations after which the log is on disk, and a checkpoint due
     optimum: bool = False  # solve the centralised problem too and record the distance to it
     metrics: Annotated[list[Metric] | None, Choices(METRICS, "metric")] = None  # beside those of the family
+    patience: NonNegative | None = None  # seconds of a host's silence that end a job; 24 unless given, 0: none do
 
     def check(self) -> None:
         if self.trajectory and self.every != 1:
@@ -451,7 +456,7 @@ class Plan(ABC, Generic[S]):
         return tuple(checked(account, type(method), "accounts", shape) for account in found)
 
     @cached_property
-    def curve(self) -> RecordedCurve | None:
+    def curve(self) -> "RecordedCurve | None":
         """delta over epsilon of everything that the worst node releases; None without noise or proof."""
         return curve(self.accounts)
 

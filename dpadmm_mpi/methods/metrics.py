@@ -14,6 +14,7 @@ import numpy as np
 from dpadmm_mpi.config.options import Options, Positive
 from dpadmm_mpi.data.dataset import TestSet
 from dpadmm_mpi.data.shard import Shard
+from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry
@@ -403,3 +404,32 @@ METRICS_OF: Mapping[str, tuple[str, ...]] = {
 def mean_distance(points: Array, centre: Array) -> Array:
     """(1/N) sum_i ||f_i - centre||; points are (runs, nodes, features), the centres (runs, features)."""
     return np.asarray(np.mean(np.linalg.norm(points - centre[:, None], axis=-1), axis=-1))
+
+
+class OfMeans(Metric):
+    """A metric of the means of the iterates; record.metrics names it."""
+
+    of_points: ClassVar[bool] = False
+    scale: ClassVar[str] = "log"
+    needs_optimum: ClassVar[bool] = True
+    hint: ClassVar[str] = "curated methods record it with record.optimum = true and record.metrics"
+
+    def value(self, seen: Observation) -> Array:
+        name = metrics.name_of(type(self))
+        if name not in seen.of_family:
+            raise InputError(f"record.metrics: {name} is of the curated methods; remove it")
+        return seen.of_family[name]
+
+
+@metrics.register("mean_criterion")
+class MeanCriterion(OfMeans):
+    """R(x~, y~) of [C] Theorem 2: f + g at the means of x_1..x_t and w_1..w_t, less the optimum, plus y*.(A x~ + B w~ - c)"""
+
+    title: ClassVar[str] = "criterion R at the mean iterates"
+
+
+@metrics.register("mean_criterion_bound")
+class MeanCriterionBound(OfMeans):
+    """The bound of [C] (18) on the expectation of mean_criterion; for u_0 = 0 with ||u*|| itself; nan at t = 0"""
+
+    title: ClassVar[str] = "bound (18) on the criterion R"

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, MutableMapping
+from pathlib import Path
 
 from dpadmm_mpi.errors import InputError
 
@@ -12,6 +13,8 @@ from dpadmm_mpi.errors import InputError
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 _PR_SET_PDEATHSIG = 1
+# Processes whose children the ranks are: of Open MPI (5 and before), and of MPICH. Not Slurm's, which has others to serve.
+_LAUNCHERS = {"prterun", "prted", "mpiexec", "mpirun", "orterun", "orted", "hydra_pmi_proxy"}
 
 
 def _first_number(names: tuple[str, ...], environment: Mapping[str, str]) -> tuple[str, int] | None:
@@ -82,6 +85,16 @@ def end_with_the_launcher() -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def launcher_pid() -> int | None:
+    """The process that has started this rank, if it is an MPI launcher's, which serves this job and no other."""
+    pid = os.getppid()
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return None
+    return pid if name in _LAUNCHERS else None
 
 
 def usable_cores() -> set[int]:

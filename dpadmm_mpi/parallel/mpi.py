@@ -252,7 +252,8 @@ def _spins(comm: Any) -> int:
 def _library() -> str:
     from mpi4py import MPI
 
-    return MPI.Get_library_version().split(",")[0].strip()
+    first = MPI.Get_library_version().splitlines()[0].split(",")[0]  # MPICH goes on with how it was compiled
+    return " ".join(first.split())
 
 
 def connect(serial: bool = False) -> Transport:

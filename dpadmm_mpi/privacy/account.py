@@ -3,20 +3,23 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.privacy.recorded_curves import Profile, RecordedCurve, curve_of
 from dpadmm_mpi.privacy.releases import Releases
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.types import Array
 
+if TYPE_CHECKING:  # the mathematics of composition is for those who compute an account: not for every rank
+    from dpadmm_mpi.privacy.recorded_curves import Profile, RecordedCurve
+
 R = TypeVar("R", bound=Releases)
 
-accounts = Registry["AccountKind[Any]"]("account", "accounts")
+# Kinds of account belong to the families that they are about.
+accounts = Registry["AccountKind[Any]"]("account", "accounts", homes=("methods.decentralised.accounts", "methods.gaussian"))
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Account:
     label: str = ""  # in tables and legends
     column: str = ""
     details: Mapping[str, str | float] = field(default_factory=dict)  # further attributes: which proof, a summary
-    profile: Profile | None = None  # of the worst node after the last iteration: delta over epsilon, Renyi divergences
+    profile: "Profile | None" = None  # of the worst node after the last iteration: delta over epsilon, Renyi divergences
 
     @property
     def values(self) -> Array:
@@ -97,8 +100,10 @@ def accounts_of_parts(releases: R, compute: Callable[[R], Sequence[Account]]) ->
     return tuple(joined)
 
 
-def curve(found: Sequence[Account]) -> RecordedCurve | None:
+def curve(found: Sequence[Account]) -> "RecordedCurve | None":
     """Of the first account that is proven, finite and knows one."""
+    from dpadmm_mpi.privacy.recorded_curves import curve_of
+
     for account in found:
         if account.profile is not None and account.proven and np.isfinite(account.values[-1]):
             return curve_of(account.profile)

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpadmm_mpi.privacy import composition
 from dpadmm_mpi.privacy.composition import ORDERS, Composed, MeanOfSums, RandomLoss, Step, Tie
-from dpadmm_mpi.privacy.gaussian_steps import gaussian_delta, gaussian_epsilon
+from dpadmm_mpi.privacy.sampled_steps import gaussian_delta, gaussian_epsilon
 from dpadmm_mpi.types import Array, Ints
 
 COMPOSITIONS = 600  # convolutions that an account of all nodes may take

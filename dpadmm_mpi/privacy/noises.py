@@ -5,20 +5,20 @@ Where the noise enters is another choice: perturbations.py.
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.config.schedules import Schedule
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.privacy.composition import RandomLoss
-from dpadmm_mpi.privacy.gamma_noise import GammaLoss
-from dpadmm_mpi.privacy.normal_noise import NormalLoss
 from dpadmm_mpi.problems.newton import norms
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generators
 from dpadmm_mpi.types import Array, Ints
+
+if TYPE_CHECKING:
+    from dpadmm_mpi.privacy.composition import RandomLoss
 
 noises = Registry["Noise"]("noise", "noises")
 
@@ -65,7 +65,7 @@ class Noise(Options):
         """What the privacy loss cannot exceed where a record shifts the noise by at most `shift`; inf: no such number."""
         return np.full(np.broadcast_shapes(shift.shape, parameter.shape), np.inf)
 
-    def random_loss(self, features: int, subspace: int) -> RandomLoss | None:
+    def random_loss(self, features: int, subspace: int) -> "RandomLoss | None":
         """The law of ln p(e) - ln p(e + v) for shifts v of a size; None: nobody knows it.
 
         The noise must be log-concave: the loss is convex in v. subspace = 0: v does not depend on e; otherwise the largest loss
@@ -84,6 +84,11 @@ class Noise(Options):
     def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
         """The probability of a norm below `norm`, which the audit compares the recovered noise with."""
         raise NotImplementedError
+
+
+def lacking_for_audit(cls: type[Noise]) -> list[str]:
+    """What an audit asks of a noise and a class does not define; what it inherits is compared with what was drawn."""
+    return [name for name in ("log_ratio", "score", "norm_cdf") if getattr(cls, name) is getattr(Noise, name)]
 
 
 @noises.register("gamma")
@@ -120,7 +125,9 @@ class Gamma(Noise):
     def pure_loss(self, shift: Array, parameter: Array) -> Array:
         return shift * parameter
 
-    def random_loss(self, features: int, subspace: int) -> RandomLoss | None:
+    def random_loss(self, features: int, subspace: int) -> "RandomLoss | None":
+        from dpadmm_mpi.privacy.gamma_noise import GammaLoss
+
         return GammaLoss(features, subspace)
 
     def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:
@@ -161,7 +168,9 @@ class Gaussian(Noise):
     def scaled(self, unit: Array, parameter: Array) -> Array:
         return unit * parameter[:, None]
 
-    def random_loss(self, features: int, subspace: int) -> RandomLoss | None:
+    def random_loss(self, features: int, subspace: int) -> "RandomLoss | None":
+        from dpadmm_mpi.privacy.normal_noise import NormalLoss
+
         return NormalLoss(features, subspace)
 
     def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:

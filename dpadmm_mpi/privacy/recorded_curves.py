@@ -14,7 +14,7 @@ import numpy as np
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.privacy.composition import tilted_tails
 from dpadmm_mpi.privacy.gaussian_noise import ORDERS, converted
-from dpadmm_mpi.privacy.gaussian_steps import gaussian_delta
+from dpadmm_mpi.privacy.sampled_steps import gaussian_delta
 from dpadmm_mpi.types import Array
 
 POINTS = 400  # of a recorded curve

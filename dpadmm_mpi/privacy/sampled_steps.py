@@ -8,7 +8,7 @@ the mean of that mechanism's delta over the sampling:
 
 (Balle, Wang: Improving the Gaussian Mechanism for Differential Privacy, 2018, Theorem 8). Whatever is rounded is rounded to
 the safe side: numbers of hits that are taken together count as the largest of them, and those left out, whose probability
-is at most 1e-12 delta, count fully.
+is at most 1e-12 delta, count fully. Steps that every record enters are the case of one mu.
 """
 
 from typing import NamedTuple
@@ -173,3 +173,16 @@ def delta_of(epsilon: Array, probabilities: Array, mu: Array) -> tuple[Array, Ar
     weighted = 0.5 * np.exp(-0.5 * a**2) * erfcx(b / np.sqrt(2.0))  # exp(epsilon) Phi(-b): phi(a) = exp(epsilon) phi(b)
     delta = np.maximum(tail - weighted, 0.0) + ROUND_OFF * tail
     return np.sum(probabilities * delta, axis=1), np.sum(probabilities * weighted, axis=1)
+
+
+def gaussian_delta(epsilon: Array, mu: float) -> Array:
+    """Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu): Balle, Wang 2018, Theorem 8."""
+    ones = np.ones((len(epsilon), 1))
+    return delta_of(epsilon, ones, mu * ones)[0]
+
+
+def gaussian_epsilon(mu: Array, delta: float) -> Array:
+    """The smallest epsilon with delta(epsilon) <= delta, at each mu."""
+    values, place = np.unique(mu, return_inverse=True)
+    found = smallest_epsilon(np.ones((len(values), 1)), values[:, None], delta)
+    return found[place].reshape(mu.shape)

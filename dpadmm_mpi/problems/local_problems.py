@@ -13,7 +13,6 @@ import numpy as np
 from dpadmm_mpi.problems import quasi_newton, strategies
 from dpadmm_mpi.problems.batched import Batch, padded_rows
 from dpadmm_mpi.problems.objective import NodeProblem
-from dpadmm_mpi.problems.side_by_side import margins_at
 from dpadmm_mpi.types import Array, Bools, Matrix
 
 
@@ -95,7 +94,7 @@ class LocalProblems(Sequence[NodeProblem]):
             known[:] = known.all()
         margins = None if solved is None else solved[1]
         if margins is None or not known.all():
-            fresh = margins_at(problems, points)
+            fresh = quasi_newton.margins_at(problems, points)
             if problems[0].stays_in_cache:  # otherwise the start of a solve fetches the records anyway
                 self._measured[nodes[0]] = points.copy(), fresh
             margins = np.where(known[:, None], margins, fresh) if margins is not None and known.any() else fresh

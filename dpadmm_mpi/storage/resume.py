@@ -34,6 +34,8 @@ from dpadmm_mpi.types import Array
 
 LOGGER = logging.getLogger(__name__)
 
+WITHOUT_EFFECT = ("record.patience",)  # on what is computed and recorded: whoever goes on may set it anew
+
 
 class Opening(NamedTuple):
     """What a log is opened with."""
@@ -129,7 +131,7 @@ def _found(path: Path, plan: Plan[Any], dataset: Dataset[Any], restart: Restart)
 def _changes(path: Path, earlier: str, config: Config) -> dict[str, tuple[Any, Any]]:
     """The keys in which two configurations differ, with both values; what has a default since then has it in both."""
     before, after = _flat(as_table(read_again(earlier, path))), _flat(as_table(config))
-    keys = dict.fromkeys([*before, *after])
+    keys = [key for key in dict.fromkeys([*before, *after]) if key not in WITHOUT_EFFECT]
     return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
 
 

@@ -20,8 +20,8 @@ from dpadmm_mpi.methods.experiment import experiment
 from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.parallel.owners import assign_owners
-from dpadmm_mpi.privacy.noises import Noise, noises
-from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, NoPerturbation, Perturbation, perturbations
+from dpadmm_mpi.privacy.noises import lacking_for_audit, noises
+from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, NoPerturbation, perturbations
 from dpadmm_mpi.registry import first_line, is_inside, place_of
 from dpadmm_mpi.storage.compare import compare
 from dpadmm_mpi.storage.result import Result, accounts
@@ -63,8 +63,9 @@ def check_method(
 
     It runs, and records numbers. It has the same bits on 1, 2 and 3 ranks, and after a stop and a restart on another number of
     ranks. Without noise it ends at the centralised optimum. Only what it declares as released travels. With every kind of
-    noise that it takes, its runs are accounted for, and the audit finds nothing against that; or they say infinity and "not
-    proven". Its options have defaults, survive being written and read, and its docstring says what it is.
+    noise that it takes, registered ones from outside included, its runs are accounted for, and the audit finds nothing against
+    that; or they say infinity and "not proven". Its options have defaults, survive being written and read, and its docstring
+    says what it is.
 
     Parameters
     ----------
@@ -264,17 +265,14 @@ def _kinds(cls: type[Method]) -> Iterator[Kind]:
         if not perturbation.private or not issubclass(perturbation, cls.perturbations):
             continue
         if not issubclass(perturbation, DataStepPerturbation):
-            if all(not f.required for f in fields_of(perturbation)):
-                yield Kind({"perturbation": name, **_known(perturbation, {"noise_std": NOISE_STD})}, _audited(perturbation))
+            if all(not f.required for f in fields_of(perturbation)):  # on gradients: the audit knows the package's own
+                known = _known(perturbation, {"noise_std": NOISE_STD})
+                yield Kind({"perturbation": name, **known}, auditable=is_inside(perturbation))
             continue
         for noise_name, noise in noises.items():
-            privacy = {"perturbation": name, "noise": noise_name, noise.parameter: NOISE_SIZE}
-            yield Kind(privacy, _audited(perturbation) and _audited(noise))
-
-
-def _audited(cls: type[Perturbation] | type[Noise]) -> bool:
-    """The audit knows the package's own."""
-    return is_inside(cls)
+            if all(not f.required or f.name == noise.parameter for f in fields_of(noise)):
+                privacy = {"perturbation": name, "noise": noise_name, noise.parameter: NOISE_SIZE}
+                yield Kind(privacy, auditable=not lacking_for_audit(noise))
 
 
 def _wrong_with(values: Array) -> list[str]:

@@ -58,7 +58,45 @@ def test_generators_are_created_in_one_module() -> None:
 
 
 def test_a_rank_imports_little() -> None:
-    """What a rank loads before the loop: no h5py, networkx, matplotlib, scipy or pandas; imports are start-up time."""
-    program = "import sys, dpadmm_mpi.engine.loop; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    """What a rank loads before the loop, and with the plan that it is given: no h5py, networkx, matplotlib, scipy or pandas, no
+    family but its own, no accounts, no reader of files; imports are start-up time."""
+    program = "import sys, dpadmm_mpi.engine.loop, dpadmm_mpi.methods.decentralised.method; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"dp_accounting", "h5py", "networkx", "matplotlib", "scipy", "pandas", "mpi4py", "tqdm", "click"} & set(loaded)
+    packages = {"dp_accounting", "h5py", "networkx", "matplotlib", "scipy", "pandas", "mpi4py", "tqdm", "click", "tomllib"}
+    assert not packages & {name.split(".")[0] for name in loaded}
+    rooms = [
+        "methods.star",
+        "methods.curated",
+        "methods.decentralised.accounts",
+        "methods.experiment",
+        "config.files",
+        "data.arrays",
+    ]
+    rooms += ["data.catalogue", "data.readers", "privacy.composition", "privacy.curves", "privacy.recorded_curves"]
+    assert not [name for name in loaded if name.startswith(tuple(f"dpadmm_mpi.{room}" for room in rooms))]
+    assert "dpadmm_mpi.methods.decentralised.plan" in loaded
+
+
+def test_what_is_not_loaded_yet_is_found_by_its_name_and_listed_in_the_same_order() -> None:
+    """Whichever family was there first; and a class from outside cannot take the name of one that is not loaded yet."""
+    program = """
+import dpadmm_mpi as dp, dpadmm_mpi.methods.curated.method
+from dpadmm_mpi.methods.base import methods
+print(*(name for name, _ in methods.loaded()))
+try:
+    @dp.method("ps-admm")
+    class Mine(dp.methods.Admm):
+        "Mine."
+except dp.InputError as error:
+    print(error)
+print(methods["star-admm"].__module__)
+print(*methods)
+print(*dp.data.sources)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert ran[0].split() == ["gl-admm", "gl-acc-admm", "dp-admm", "dp-acc-admm", "gl-exact-admm"]
+    assert "the name is taken by" in ran[1]
+    assert ran[2] == "dpadmm_mpi.methods.star.method"
+    assert ran[3].split()[:7] == ["admm", "m-admm", "r-admm", "mr-admm", "star-admm", "s-admm", "ps-admm"]
+    assert ran[3].split()[7:] == ran[0].split()
+    assert {"synthetic", "arrays", "adult"} < set(ran[4].split())

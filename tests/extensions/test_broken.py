@@ -1,5 +1,7 @@
 """Whatever is wrong with an extension is one sentence with its file and the line that is marked here by `# HERE`."""
 
+import hashlib
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +11,7 @@ import tomli_w
 from support import command, sentences
 
 import dpadmm_mpi as dp
+from dpadmm_mpi.audit import audit
 from dpadmm_mpi.errors import DpadmmError, InputError, RunError
 
 HEAD = "from typing import ClassVar\n\nimport numpy as np\n\nimport dpadmm_mpi as dp\n\n\n"
@@ -90,6 +93,16 @@ CASES = {
         a_method('sends: ClassVar[tuple[str, ...]] = ("ghost",)\nreleased: ClassVar[tuple[str, ...]] = ("ghost",)'),
         MINE,
         'Mine sends "ghost" in iteration 0',
+    ),
+    "penalty of one term": Case(
+        a_method("def penalty(self, node, state, t, noise):\n    return super().penalty(node, state, t, noise)[0]"),
+        MINE,
+        "penalty must return the linear and the quadratic term, of the shapes (1, 3, 3) and (3,); found a ndarray",
+    ),
+    "penalty of other shapes": Case(
+        a_method("def penalty(self, node, state, t, noise):\n    return state.primal, node.eta(t)"),
+        MINE,
+        "of the shapes (1, 3, 3) and (3,); found a tuple of 2 with the shapes ((1, 3, 3), (3, 1))",
     ),
     "constants of a loss": Case(
         a("loss", "dp.problems.Logistic", "slope_bound: ClassVar[float] = 0.5"),
@@ -251,6 +264,22 @@ def test_one_sentence_with_file_and_line(tmp_path: Path, name: str) -> None:
     assert "\n" not in text
 
 
+def test_the_audit_says_where_an_argmin_is_none(tmp_path: Path) -> None:
+    body = (
+        "def argmin_behind(self, node, before, primal, t):\n    return primal[0]\n\n"
+        "def accounts(self, releases, delta):\n    return dp.privacy.accounts_of(releases, delta)"
+    )
+    noise: dict[str, Any] = {"perturbation": "objective", "alpha": 1.0, "allow_unproven": True}
+    extension, config, line = write(
+        tmp_path, Case(a_method(body), {**MINE, "privacy": noise, "record": {"trajectory": True}}, "")
+    )
+    dp.run(config, tmp_path / "out.h5")
+    with pytest.raises(InputError) as caught:
+        audit(tmp_path / "out.h5", candidates=2)
+    words = "argmin_behind must return the argmins, of the shape (1, 3, 3); found (3, 3)"
+    assert str(caught.value) == f"{extension}, line {line}: {words}"
+
+
 @pytest.mark.parametrize("name", ["exception at import", "metric of another shape", "step that raises in the middle"])
 def test_said_once_on_three_ranks(tmp_path: Path, name: str) -> None:
     """Before the first iteration, on one rank alone, and on all of them at once."""
@@ -290,6 +319,32 @@ def test_a_repaired_file_can_be_loaded_again(tmp_path: Path) -> None:
         dp.run(config)
     write(tmp_path, Case(good, MINE, ""))
     assert dp.run(config) is not None
+
+
+def recorded(source: Path | dict[str, Any]) -> str:
+    """The configuration in the record of a run."""
+    result = dp.run(source)
+    assert result is not None
+    return result.config_text
+
+
+def test_a_file_that_is_edited_after_its_import_is_recorded_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Imported under its own name, then changed on the disk: what runs is what was imported, and the record says so."""
+    good = a_method("memory: float = 0.5")
+    extension, config, _ = write(tmp_path, Case(good, MINE, ""), "edited_later.py")
+    imported = hashlib.sha256(extension.read_bytes()).hexdigest()
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("edited_later")
+    extension.write_text(good.replace("0.5", "0.75") + "\n")
+    raw: dict[str, Any] = {"algorithm": {"method": "mine"}, "data": {"records": 60, "features": 3}, "iterations": 2}
+    for source in (config, raw):
+        text = recorded(source)
+        assert f'sha256 = "{imported}"' in text
+        assert "memory = 0.5\n" in text
+    importlib.reload(module)
+    again = recorded(config)
+    assert hashlib.sha256(extension.read_bytes()).hexdigest() in again
+    assert "memory = 0.75\n" in again
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.methods import Admm, Decentralised, Node, State, methods
 from dpadmm_mpi.methods.star.method import PSAdmm
 from dpadmm_mpi.networks.topology import Channel
+from dpadmm_mpi.privacy.noises import Gamma, noises
+from dpadmm_mpi.privacy.perturbations import NoPerturbation, Objective
 from dpadmm_mpi.problems.losses import ScalarSlope
 from dpadmm_mpi.testing import Threads, check_loss, check_method, check_source, on_ranks
 from dpadmm_mpi.types import Array
@@ -25,6 +27,12 @@ def broken_laws(check: Any, *arguments: Any, **options: Any) -> list[str]:
     with pytest.raises(AssertionError) as caught:
         check(*arguments, **options)
     return str(caught.value).split("\n")[1:]
+
+
+class ObjectiveOnly(Admm):
+    """ADMM with noise in the objective alone: the other places that noise may enter are not what these tests are about."""
+
+    perturbations: ClassVar[tuple[type[dp.privacy.Perturbation], ...]] = (NoPerturbation, Objective)
 
 
 # Sound ones
@@ -84,7 +92,7 @@ def test_a_method_that_remembers_outside_its_state() -> None:
     memory: dict[int, Array] = {}
 
     @dp.method("forgetful")
-    class Forgetful(Admm):
+    class Forgetful(ObjectiveOnly):
         """Keeps a number that no checkpoint has."""
 
         def dual_step(self, node: Node, state: State, t: int) -> State:
@@ -102,7 +110,7 @@ def test_a_method_that_remembers_outside_its_state() -> None:
 
 def test_a_method_that_depends_on_the_rank() -> None:
     @dp.method("local-mean")
-    class LocalMean(Admm):
+    class LocalMean(ObjectiveOnly):
         """Takes the mean over the nodes that happen to be on its rank."""
 
         def dual_step(self, node: Node, state: State, t: int) -> State:
@@ -119,7 +127,7 @@ def test_a_method_that_gives_its_records_away() -> None:
     """Its steps use the records without noise, and it says that the accounts of ADMM hold."""
 
     @dp.method("leaking")
-    class Leaking(Admm):
+    class Leaking(ObjectiveOnly):
         """Releases the exact argmin, whatever the noise."""
 
         def penalty(self, node: Node, state: State, t: int, noise: Array) -> tuple[Array, Array]:
@@ -132,9 +140,41 @@ def test_a_method_that_gives_its_records_away() -> None:
     assert any(law.startswith("objective gamma: the audit says: ") for law in found)
 
 
+def test_a_noise_from_outside_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half as large as it says: the laws of a method try every registered noise that an audit can examine."""
+    monkeypatch.setattr(noises, "_classes", dict(noises.items()))
+
+    @dp.noise("quiet")
+    class Quiet(Gamma):
+        """Gamma noise of half the size, with the account of the whole."""
+
+        def scaled(self, unit: Array, parameter: Array) -> Array:
+            return 0.5 * super().scaled(unit, parameter)
+
+        def pure_loss(self, shift: Array, parameter: Array) -> Array:
+            return super().pure_loss(shift, parameter)
+
+        def random_loss(self, features: int, subspace: int) -> Any:
+            return super().random_loss(features, subspace)
+
+    @dp.noise("unknown")
+    class Unknown(Quiet):
+        """The same, with a key that nobody sets, so that nothing can be tried."""
+
+        size_of_it: float  # type: ignore[misc]  # keywords only, as all options
+
+    @dp.method("plain")
+    class Plain(ObjectiveOnly):
+        """ADMM as it is."""
+
+    found = broken_laws(check_method, Plain, optimum=False)
+    assert found
+    assert all(law.startswith("objective quiet: the audit says: ") for law in found)
+
+
 def test_a_method_without_accounts_is_sound() -> None:
     @dp.method("unaccounted")
-    class Unaccounted(Admm):
+    class Unaccounted(ObjectiveOnly):
         """Nobody has accounted for it, and it says so."""
 
         def dual_step(self, node: Node, state: State, t: int) -> State:
@@ -145,7 +185,7 @@ def test_a_method_without_accounts_is_sound() -> None:
 
 def test_a_method_with_accounts_that_cannot_be() -> None:
     @dp.method("boasting")
-    class Boasting(Admm):
+    class Boasting(ObjectiveOnly):
         """Claims a proof of infinity, and losses that fall."""
 
         def accounts(self, releases: dp.privacy.Releases, delta: float) -> Sequence[dp.privacy.Account]:
@@ -177,7 +217,7 @@ def test_a_method_that_sends_something_else_later() -> None:
             return LateNodes(self.settings, places, problems)
 
     @dp.method("late")
-    class Late(Admm):
+    class Late(ObjectiveOnly):
         """Sends its dual variable in the sixth iteration."""
 
         def plan(self, config: Any, topology: Any, dataset: Any) -> Any:

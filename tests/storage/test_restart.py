@@ -128,6 +128,17 @@ def test_a_changed_configuration_is_refused_with_its_keys(undisturbed: Undisturb
     assert "iterations (12 there, 11 here), problem.C (3.0 there, 2.0 here)" in sentences(process)[0]
 
 
+def test_patience_may_change(undisturbed: Undisturbed, tmp_path: Path) -> None:
+    """It decides on when a job gives up, not on what is computed; at its default it is no part of the configuration's text."""
+    path, result = undisturbed("admm")
+    assert "patience" not in str(load(result).attributes["/"]["config"])
+    killed(path, tmp_path / "out.h5")
+    changed = ("--resume", "--set", "record.patience=90")
+    assert command("run", path, "-o", tmp_path / "out.h5", *changed).returncode == 0
+    assert {line.split(":")[0] for line in compare(result, tmp_path / "out.h5")} == {"/@config", "/@config_sha256"}
+    assert command("run", path, "-o", result, *changed).stdout == f"finished before: {result}\n"
+
+
 @pytest.mark.parametrize("name", RESTARTS)
 def test_extension(undisturbed: Undisturbed, tmp_path: Path, name: str) -> None:
     """A finished run of 6 iterations goes on to 12 on two ranks, with a kill in between: as 12 from the beginning."""

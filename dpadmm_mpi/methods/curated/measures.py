@@ -5,43 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.curated import theory
 from dpadmm_mpi.methods.curated.algorithm import State
 from dpadmm_mpi.methods.curated.steps import Settings
 from dpadmm_mpi.methods.measures import Layout, Measures, Quantity
-from dpadmm_mpi.methods.metrics import Metric, Observation, metrics
+from dpadmm_mpi.methods.metrics import Metric, Observation, OfMeans
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.types import Array, Ints
-
-
-class OfMeans(Metric):
-    """A metric of the means of the iterates; record.metrics names it."""
-
-    of_points: ClassVar[bool] = False
-    scale: ClassVar[str] = "log"
-    needs_optimum: ClassVar[bool] = True
-    hint: ClassVar[str] = "curated methods record it with record.optimum = true and record.metrics"
-
-    def value(self, seen: Observation) -> Array:
-        name = metrics.name_of(type(self))
-        if name not in seen.of_family:
-            raise InputError(f"record.metrics: {name} is of the curated methods; remove it")
-        return seen.of_family[name]
-
-
-@metrics.register("mean_criterion")
-class MeanCriterion(OfMeans):
-    """R(x~, y~) of [C] Theorem 2: f + g at the means of x_1..x_t and w_1..w_t, less the optimum, plus y*.(A x~ + B w~ - c)"""
-
-    title: ClassVar[str] = "criterion R at the mean iterates"
-
-
-@metrics.register("mean_criterion_bound")
-class MeanCriterionBound(OfMeans):
-    """The bound of [C] (18) on the expectation of mean_criterion; for u_0 = 0 with ||u*|| itself; nan at t = 0"""
-
-    title: ClassVar[str] = "bound (18) on the criterion R"
 
 
 class CuratedMeasures(Measures[State]):

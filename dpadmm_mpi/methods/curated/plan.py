@@ -27,11 +27,12 @@ from dpadmm_mpi.methods.curated import accounts, safeguarded, theory
 from dpadmm_mpi.methods.curated.algorithm import CuratedNodes, State
 from dpadmm_mpi.methods.curated.exact import ExactNodes
 from dpadmm_mpi.methods.curated.linear_maps import LARGEST, Identity, LinearMap, MapKind, maps
-from dpadmm_mpi.methods.curated.measures import CuratedMeasures, GivenMeasures, OfMeans
+from dpadmm_mpi.methods.curated.measures import CuratedMeasures, GivenMeasures
 from dpadmm_mpi.methods.curated.optimum import CuratedOptimum
 from dpadmm_mpi.methods.curated.regularisers import L1, Regulariser, regularisers
 from dpadmm_mpi.methods.curated.splitting import Given, splitting_of
 from dpadmm_mpi.methods.curated.steps import Settings
+from dpadmm_mpi.methods.metrics import OfMeans
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy import gaussian_noise
 from dpadmm_mpi.privacy.account import calibrate

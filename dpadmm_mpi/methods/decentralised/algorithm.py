@@ -140,6 +140,31 @@ def dual_step(dual: Array, primal: Array, neighbour_sum: Array, theta: Array, de
     return dual + 0.5 * theta * (degree * primal - neighbour_sum)
 
 
+def penalty_of(method: "NetworkSteps", node: Node, state: State, t: int, noise: Array) -> tuple[Array, Array]:
+    """What `penalty` says, which may be somebody else's: a term of the shape of the primals, and a number for each node."""
+    terms, cls, wanted = method.penalty(node, state, t, noise), type(method), (state.primal.shape, (len(node.nodes),))
+    if is_inside(cls):
+        return terms
+    shapes = tuple(map(np.shape, terms)) if isinstance(terms, tuple) else ()
+    if shapes != wanted:
+        found = f"a {type(terms).__name__}" + (f" of {len(shapes)} with the shapes {shapes}" if shapes else "")
+        raise InputError(
+            f"{place_of(cls)}: penalty must return the linear and the quadratic term, of the shapes {wanted[0]} and "
+            f"{wanted[1]}; found {found}"
+        )
+    return terms
+
+
+def argmin_behind(method: "NetworkSteps", node: Node, before: State, primal: Array, t: int) -> Array:
+    """What `argmin_behind` says, which may be somebody else's: as many vectors as were released."""
+    found, cls = method.argmin_behind(node, before, primal, t), type(method)
+    if not is_inside(cls) and np.shape(found) != primal.shape:
+        raise InputError(
+            f"{place_of(cls)}: argmin_behind must return the argmins, of the shape {primal.shape}; found {np.shape(found)}"
+        )
+    return found
+
+
 class NetworkSteps(Method):
     """The steps of a method on a network, which a class from outside may define anew.
 
@@ -188,7 +213,7 @@ class NetworkSteps(Method):
         factor, on_release = np.zeros_like(eta), False
         if isinstance(perturbation, DataStepPerturbation):
             factor, on_release = perturbation.objective_factor(eta, node.degree), perturbation.on_release
-        linear, quadratic = self.penalty(node, state, t, factor * e)
+        linear, quadratic = penalty_of(self, node, state, t, factor * e)
         primal, residuals = node.argmin(linear, quadratic, state.primal, t)
         primal = node.released(primal + e if on_release else primal, t)
         return state._replace(

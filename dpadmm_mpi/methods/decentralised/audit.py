@@ -27,11 +27,20 @@ from dpadmm_mpi.methods.auditing import (
 from dpadmm_mpi.methods.base import as_loss_takes
 from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.adversary import worst_replacements
-from dpadmm_mpi.methods.decentralised.algorithm import NetworkSteps, Node, Settings, State, kkt_gradient, state_type
+from dpadmm_mpi.methods.decentralised.algorithm import (
+    NetworkSteps,
+    Node,
+    Settings,
+    State,
+    argmin_behind,
+    kkt_gradient,
+    penalty_of,
+    state_type,
+)
 from dpadmm_mpi.methods.decentralised.audited_steps import AuditedStep, InObjective, OnRelease, Pairs, argmins, joined
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.networks.topology import IncomingSum
-from dpadmm_mpi.privacy.noises import Noise
+from dpadmm_mpi.privacy.noises import lacking_for_audit
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN
 from dpadmm_mpi.registry import is_inside, place_of
@@ -86,10 +95,10 @@ def refuse_other_steps(plan: NetworkPlan, recording: Recording) -> None:
         )
     assert plan.releases.noise is not None
     noise = type(plan.releases.noise)
-    if noise.log_ratio is Noise.log_ratio:  # one that is inherited is compared with what was drawn
+    if lacking := lacking_for_audit(noise):
         raise InputError(
-            f"{recording.source}: {place_of(noise)} has no log_ratio of its own; define it, score and norm_cdf too, so that "
-            "it can be audited"
+            f"{recording.source}: {place_of(noise)} has no {lacking[0]} of its own; an audit needs log_ratio, score and "
+            "norm_cdf: define them"
         )
 
 
@@ -225,9 +234,9 @@ class NodeView:
         before = transcript.history[t - 1]
         before = before._replace(**{name: values[runs] for name, values in before._asdict().items()})
         problem = plan.problem(self.rows, self.targets)
-        linear, quadratic = plan.method.penalty(node, before, t, np.zeros_like(before.primal))
+        linear, quadratic = penalty_of(plan.method, node, before, t, np.zeros_like(before.primal))
         linear, penalty = linear[:, i], float(quadratic[i])
-        f = plan.method.argmin_behind(node, before, transcript.history[t].primal[runs], t)[:, i]
+        f = argmin_behind(plan.method, node, before, transcript.history[t].primal[runs], t)[:, i]
         about = problem, plan.releases.noise, float(node.settings.parameter[t, i]), penalty
         if perturbation.on_release:
             unchanged = Pairs(np.zeros(1, dtype=np.int64), self.rows[:1], None if self.targets is None else self.targets[:1])

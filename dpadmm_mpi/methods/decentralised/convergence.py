@@ -5,10 +5,10 @@ D~ = diag(2 eta_i V_i + gamma).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from dpadmm_mpi.types import Array
 
@@ -16,10 +16,10 @@ Pairs: TypeAlias = Sequence[tuple[Array, Array]]  # penalties of a data step and
 
 _FREE = [(L, mu) for L in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0) for mu in (1.25, 1.5, 2.0, 3.0, 5.0)]
 _LARGEST_GAMMA = 1e12
+LARGEST_NETWORK = 300  # nodes up to which matrices over all of them are made, and their eigenvalues computed
 
 
-@dataclass(frozen=True)
-class GraphMatrices:
+class GraphMatrices(Struct, frozen=True):
     """The matrices of a graph."""
 
     laplacian: Array  # D - A

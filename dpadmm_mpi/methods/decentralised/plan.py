@@ -1,4 +1,7 @@
-"""From a configuration to a run of a method on a network: schedules, calibration, conditions, what is released."""
+"""From a configuration to a run of a method on a network: schedules, calibration, conditions, what is released.
+
+Every rank loads this module, for the plan that it is given. What rank 0 alone asks for (accounts, theorems) is imported there.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,15 +28,9 @@ from dpadmm_mpi.methods.base import (
     perturbation_name,
     target_notes,
 )
-from dpadmm_mpi.methods.budget import within_budget
-from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
-from dpadmm_mpi.methods.decentralised import accounts
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Settings, State
-from dpadmm_mpi.methods.decentralised.convergence import GraphMatrices
-from dpadmm_mpi.methods.decentralised.curvature import curvature_of
+from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK, GraphMatrices
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
-from dpadmm_mpi.methods.decentralised.observers import pair_epsilon
-from dpadmm_mpi.methods.decentralised.theory import LARGEST_NETWORK, Theorems, sample_sizes
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
@@ -129,6 +126,8 @@ class NetworkPlan(Plan[State]):
     def known_before(self) -> Mapping[str, Known]:
         if not self._examines_pairs:
             return super().known_before
+        from dpadmm_mpi.methods.decentralised.observers import pair_epsilon
+
         epsilon = next(account for account in self.accounts if account.name == "epsilon")
         text = f"{epsilon.title} of a node against another one, which sees the messages of its neighbours alone; nan: itself"
         pairs = pair_epsilon(epsilon.node_values, self.topology, self.consensus_steps)
@@ -151,6 +150,8 @@ class NetworkPlan(Plan[State]):
         perturbation = self.releases.perturbation
         if not perturbation.private:
             return NO_NOISE
+        from dpadmm_mpi.methods.decentralised import accounts
+
         name = perturbation_name(self.config)
         words = self.releases.unaccounted or accounts.theorem(self.releases)
         return f"{name} perturbation ({perturbation.source}): {words}; neighbours: {accounts.NEIGHBOURS}"
@@ -171,6 +172,9 @@ class NetworkPlan(Plan[State]):
     def conditions(self, assumed: Assumptions) -> list[str]:
         if own := self.method.own_step():
             return [f"-      nothing is known of its convergence: {own}"]
+        from dpadmm_mpi.methods.decentralised.curvature import curvature_of
+        from dpadmm_mpi.methods.decentralised.theory import Theorems, sample_sizes
+
         unbounded = schedules.grows_without_bound(self.method.eta)
         curvature = curvature_of(self.releases, self.ridge, assumed.dataset)
         theorems = Theorems(self.topology, self.releases, self.ridge, curvature, unbounded)
@@ -225,10 +229,15 @@ class NetworkPlan(Plan[State]):
         return ZNorm(network.laplacian, network.signless, self.settings.eta[:, 0], self.settings.theta[:, 0])
 
     def optimum_search(self) -> OptimumSearch:
+        from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
+
         return CentralisedOptimum(self.features, self.ridge, self.config.record.optimum, self.regulariser)
 
 
 def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset: Dataset[Any]) -> NetworkPlan:
+    from dpadmm_mpi.methods.budget import within_budget
+    from dpadmm_mpi.methods.decentralised import accounts
+
     terms = config.problem.terms
     assert isinstance(terms, ConsensusTerms)
     _check_sizes(terms.C, dataset.sizes)

@@ -12,8 +12,6 @@ from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, Objective
 from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.types import Array
 
-LARGEST_NETWORK = 300  # nodes up to which eigenvalues are computed
-
 
 class Curvature(NamedTuple):
     """M_i, the Lipschitz constants of grad O_i, and where they come from."""
@@ -36,8 +34,8 @@ class Theorems(NamedTuple):
         lines = [*_privacy(self.releases), *_dual_steps(self.releases), *self._bounded()]
         if self.topology.nodes == 1:
             return [*lines, "-      convergence: a single node is at its optimum after one data step"]
-        if self.topology.nodes > LARGEST_NETWORK:
-            return [*lines, f"-      convergence: not examined for more than {LARGEST_NETWORK} nodes"]
+        if self.topology.nodes > convergence.LARGEST_NETWORK:
+            return [*lines, f"-      convergence: not examined for more than {convergence.LARGEST_NETWORK} nodes"]
         if gamma is not None and recycled > 1:
             return [*lines, self._recycled_more(gamma, recycled)]
         network = convergence.GraphMatrices.of(self.topology.neighbours)
