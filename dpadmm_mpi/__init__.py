@@ -5,7 +5,8 @@
 >>> result["loss"].shape
 (1, 5)
 
-`run` and `load` are all that most people need; `run(data=(X, y), graph=...)` takes arrays and graphs as they are in memory, and
+`run` and `load` are all that most people need, and `tune`, which finds the best settings for a privacy budget;
+`run(data=(X, y), graph=...)` takes arrays and graphs as they are in memory, and
 `PrivateConsensusClassifier` is the same as a scikit-learn estimator. The decorators enter classes of your own:
 `@dp.method("NAME")` above a subclass of `dp.methods.Decentralised`, and likewise `loss`, `graph`, `source`, `partition`,
 `step`, `perturbation`, `noise`, `metric`, `account`, `regulariser`, `linear_map` and `plot`; `dpadmm new method NAME` writes
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.api.estimators import PrivateConsensusClassifier
     from dpadmm_mpi.api.result import Result
     from dpadmm_mpi.api.running import load, run
+    from dpadmm_mpi.api.tuning import tune
     from dpadmm_mpi.methods.curated.linear_maps import maps
     from dpadmm_mpi.methods.curated.regularisers import regularisers
 
@@ -60,6 +62,7 @@ _LAZY = {
     "PrivateConsensusClassifier": ("dpadmm_mpi.api.estimators", "PrivateConsensusClassifier"),
     "Result": ("dpadmm_mpi.api.result", "Result"),
     **{name: ("dpadmm_mpi.api.running", name) for name in ("load", "run")},
+    "tune": ("dpadmm_mpi.api.tuning", "tune"),
     **{name: (f"dpadmm_mpi.{name}", "") for name in ("data", "methods", "networks", "plots", "privacy", "problems", "testing")},
 }
 
@@ -91,6 +94,7 @@ __all__ = [
     "source",
     "step",
     "testing",
+    "tune",
 ]
 
 

@@ -28,6 +28,9 @@ class Purpose(IntEnum):
     INNER_NOISE = 9
     RELEASE = 10
     CANARIES = 20
+    TRIALS = 30
+    TRIES = 31
+    SCORES = 32
 
 
 def generator(seed: int, purpose: Purpose, run: int = 0, node: int = 0, iteration: int = 0) -> Generator:

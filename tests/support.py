@@ -144,6 +144,13 @@ def around_a_hub(
     return raw
 
 
+def baseline(make: MakeConfig, method: str, algorithm: Raw, privacy: Raw | None = None) -> Raw:
+    """A small configuration of the gradient family, or with a single solve; without noise unless it is given."""
+    raw = make("admm") | {"name": method, "privacy": privacy or {"perturbation": "none"}}
+    raw["algorithm"] = {"method": method, "init": "random"} | algorithm
+    return raw
+
+
 # Small configurations that the promises about restarts are tested on: name -> raw configuration, from the fixture `config`.
 RESTARTS: dict[str, Callable[[MakeConfig], Raw]] = {
     "admm": lambda make: make("admm"),
@@ -161,6 +168,8 @@ RESTARTS: dict[str, Callable[[MakeConfig], Raw]] = {
     "gl-acc-admm": lambda make: around_a_hub(make, "gl-acc-admm", {"restart": True}),
     "dp-admm": lambda make: around_a_hub(make, "dp-admm", {"u0": "as-printed"}, noise_std=0.05),
     "dp-acc-admm": lambda make: around_a_hub(make, "dp-acc-admm", noise_std=0.05, record={"every": 2, "trajectory": False}),
+    "gossip": lambda make: baseline(make, "gossip", {"mixing_steps": 3}, {"noise_std": 0.3}),
+    "dp-gradient-tracking": lambda make: baseline(make, "dp-gradient-tracking", {"step": 0.2}, {"noise_std": 0.3}),
 }
 
 

@@ -93,7 +93,7 @@ def run(
         inventory = inventory_of(transport, brought)
 
         def configured() -> Config:
-            changed = _changes(config, graph, settings, inventory)
+            changed = changes_of(config, graph, settings, inventory)
             files = [extensions] if isinstance(extensions, str) else extensions
             return _one(config, [*changed, *([overrides] if isinstance(overrides, str) else overrides)], only, files)
 
@@ -126,14 +126,14 @@ def load(path: str | Path) -> Result:
 
 
 def _one(config: ConfigLike, changed: Sequence[str | Setting], only: str | None, files: Sequence[str]) -> Config:
-    experiment = load_experiment(_checked(config), changed, only, files)
+    experiment = load_experiment(checked_config(config), changed, only, files)
     if len(experiment.configs) > 1:
         names = ", ".join(f'"{c.name}"' for c in experiment.configs)
         raise InputError(f"only: the file holds several configurations; choose one of {names}")
     return experiment.configs[0]
 
 
-def _checked(config: ConfigLike) -> str | Path | Mapping[str, Any]:
+def checked_config(config: ConfigLike) -> str | Path | Mapping[str, Any]:
     if config is None:
         return {}
     if isinstance(config, str | Path | Mapping):
@@ -143,13 +143,13 @@ def _checked(config: ConfigLike) -> str | Path | Mapping[str, Any]:
     )  # fmt: skip
 
 
-def _changes(config: ConfigLike, graph: Any, settings: Mapping[str, Any], inventory: Inventory | None) -> list[Setting]:
+def changes_of(config: ConfigLike, graph: Any, settings: Mapping[str, Any], inventory: Inventory | None) -> list[Setting]:
     """What the keywords and what was brought say, as dotted keys."""
     changed: list[Setting] = []
     if inventory is not None:
         changed += [("data.source", "arrays"), ("data.sha256", inventory.sha256)]
     changed += keywords.network(graph) if graph is not None else []
-    base = source_of(_checked(config)).raw
+    base = source_of(checked_config(config)).raw
     changed += keywords.changes(settings, base, changed)
     if inventory is not None and inventory.shards and not keywords.says(base, changed, "network", "nodes"):
         changed.append(("network.nodes", inventory.shards))

@@ -11,6 +11,7 @@ from dpadmm_mpi.methods.auditing import AuditRequest, Examined, examine, refuse_
 from dpadmm_mpi.methods.base import Plan, make_plan
 from dpadmm_mpi.methods.curated import audit as _curated  # noqa: F401  (registers itself)
 from dpadmm_mpi.methods.decentralised import audit as _decentralised  # noqa: F401
+from dpadmm_mpi.methods.gradient import audit as _gradient  # noqa: F401
 from dpadmm_mpi.methods.star import audit as _star  # noqa: F401
 from dpadmm_mpi.storage.experiments import read_again
 from dpadmm_mpi.storage.result import Result, load

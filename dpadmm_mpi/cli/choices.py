@@ -14,7 +14,7 @@ def _load(extensions: tuple[str, ...]) -> None:
 
     from dpadmm_mpi.registry import load_all, load_entry_points
 
-    for room in ("methods", "plots"):
+    for room in ("methods", "plots", "tuning"):
         importlib.import_module(f"dpadmm_mpi.{room}")
     load_all()
     load_extensions(extensions)

@@ -29,6 +29,8 @@ COMMANDS = {
     "audit": ("privacy", "audit"),
     "attack": ("privacy", "attack"),
     "compose": ("compose", "compose"),
+    "tune": ("tune", "tune"),
+    "advise": ("tune", "advise"),
     "submit": ("jobs", "submit"),
     "status": ("jobs", "status"),
     "watch": ("jobs", "watch"),
@@ -55,8 +57,8 @@ class Commands(click.Group):
 
 def entry() -> NoReturn:
     """Run the command line; every error is one sentence on standard error and an exit code."""
-    if announced_rank() != 0 and (sys.argv[1:2] != ["run"] or "--serial" in sys.argv):
-        sys.exit(0)  # only `run` is for several processes; one of them does everything else
+    if announced_rank() != 0 and (sys.argv[1:2] not in (["run"], ["tune"]) or "--serial" in sys.argv):
+        sys.exit(0)  # only `run` and `tune` are for several processes; one of them does everything else
     speaker = announced_rank() == 0
     log_to_stderr()
     _take_any_terminal()

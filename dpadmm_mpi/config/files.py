@@ -16,9 +16,15 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from dpadmm_mpi.config import extensions
 from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Options, fields_of
+<<<<<<< HEAD
 from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of, refuse_unfit
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
 from dpadmm_mpi.files import read_text, resolved
+=======
+from dpadmm_mpi.config.ranges import in_section
+from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of
+from dpadmm_mpi.errors import InputError
+>>>>>>> main
 
 R = TypeVar("R", bound=Options)
 Setting = tuple[str, Any]  # a dotted key and its value
@@ -113,6 +119,7 @@ def configurations(
 ) -> Experiment[R]:
     """One configuration, or one per variant and point of the sweep."""
     raw = {"name": source.stem} | {key: value for key, value in source.raw.items() if key != "extensions"}
+    in_section({"tune": raw.pop("tune", {})})  # what `dpadmm tune` searches: checked here, used there
     variants, sweep = _variants_and_sweep(raw)
     changes = [_parse_override(each) if isinstance(each, str) else (each[0], plain(each[1])) for each in overrides]
     axes = {key: values for key, values in _sweep_axes(sweep).items() if key not in {key for key, _ in changes}}

@@ -17,6 +17,7 @@ def schema(root: type[Options], title: str) -> dict[str, Any]:
     extra = {"type": "array", "items": {"type": "object"}, "description": "Variants: tables that change some keys."}
     properties["variant"] = {**extra}
     properties["sweep"] = {"type": "object", "description": "Dotted keys, each with a list of values."}
+    properties["tune"] = {"type": "object", "description": "space: what dpadmm tune searches; dotted keys, each with a range."}
     properties["extensions"] = {
         "type": "array",
         "items": {"type": ["string", "object"]},

@@ -17,6 +17,7 @@ from dpadmm_mpi.engine.machine import Machine
 from dpadmm_mpi.methods.base import Plan
 from dpadmm_mpi.methods.curated.plan import CuratedPlan
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
+from dpadmm_mpi.methods.gradient.plan import GradientPlan
 from dpadmm_mpi.methods.star.plan import StarPlan
 from dpadmm_mpi.problems import strategies
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN, IN_CACHE
@@ -126,7 +127,7 @@ class _Work:
         self.B, self.d = plan.sizes.astype(np.float64), plan.features
         self.test_records = plan.total_records - float(self.B.sum())
         self.shared_call = machine.call / runs
-        self.decentralised = isinstance(plan, NetworkPlan)
+        self.decentralised = isinstance(plan, NetworkPlan | GradientPlan)
         self.curated = isinstance(plan, CuratedPlan)
         self.noisy = plan.config.is_noisy
         self.exact = plan.solves_exactly
@@ -157,7 +158,8 @@ class _Work:
         if not self.decentralised:
             return self._solve() if self.inner_steps is None else self.alone._inner_loop(self.inner_steps)
         noise = (CALLS_NOISE * m.call + self.d * m.normal) if self.noisy else 0.0
-        return (self._solve() + noise) * self.plan.data_step_share + self.node_vectors()
+        work = self._solve() if self.exact else self._gradient() + CALLS_NODE * self.shared_call
+        return (work + noise) * self.plan.data_step_share + self.node_vectors()
 
     def node_vectors(self) -> Array:
         """The dual step or a consensus step, and sums over the neighbours."""

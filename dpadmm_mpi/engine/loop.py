@@ -79,9 +79,14 @@ def execute(
         nonlocal dataset
         plan, dataset = make_plan(config)
         hub = plan.topology.has_hub
-        if holders is not None:
+        if plan.is_central:
+            if holders is not None and transport.size > 1:
+                raise InputError(
+                    f"algorithm.method: {config.method_name} needs all records in one place; give them all to rank 0"
+                )
+        elif holders is not None:
             return plan, dataset.loader, owners_of_records(holders, transport.size, hub)
-        return plan, dataset.loader, assign_owners(plan.sizes, transport.size, hub)
+        return plan, dataset.loader, assign_owners(plan.sizes, transport.size, hub, plan.is_central)
 
     def address(node: int) -> Any:
         assert dataset is not None  # asked on rank 0 only

@@ -153,4 +153,4 @@ def by_place(values: Array) -> Array:
 
 def by_run(rows: Array, runs: int) -> Array:
     """The opposite of by_place."""
-    return np.ascontiguousarray(rows.reshape(len(rows), runs, -1).swapaxes(0, 1))
+    return np.ascontiguousarray(rows.reshape(len(rows), runs, rows.shape[1] // runs).swapaxes(0, 1))

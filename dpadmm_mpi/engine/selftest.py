@@ -40,7 +40,7 @@ def examine(transport: Transport, configure: Callable[[], list[Config]], tell: C
         total = sum(transport.gather_objects(pairs))
         say(f"ok  {brief(plan.config.name)}: {total} messages between ranks that exchange")
         for rank, host in enumerate(hosts):
-            places = ", ".join("hub" if i == plan.nodes else str(i) for i in np.flatnonzero(owner == rank))
+            places = ", ".join("hub" if i == plan.nodes else str(i) for i in np.flatnonzero(owner == rank)) or "none"
             say(f"    rank {rank} on {host}: nodes {places}")
     say(f"passed in {time.perf_counter() - begin:.1f} s")
 
@@ -48,7 +48,7 @@ def examine(transport: Transport, configure: Callable[[], list[Config]], tell: C
 def _plans(configs: list[Config], ranks: int) -> list[tuple[Plan[Any], Ints]]:
     """Each configuration with the owners of its places."""
     plans = [make_plan(config)[0] for config in configs]
-    return [(plan, assign_owners(plan.sizes, ranks, plan.topology.has_hub)) for plan in plans]
+    return [(plan, assign_owners(plan.sizes, ranks, plan.topology.has_hub, plan.is_central)) for plan in plans]
 
 
 def _collectives(transport: Transport) -> None:

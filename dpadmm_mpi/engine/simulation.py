@@ -224,7 +224,7 @@ class Simulation(Generic[S]):
         whole = gathered or {}
         shared = [name for name in blank._fields if name not in self._hub_fields]
         dealt = self.transport.deal(self.owner, lambda place: [whole[name][:, place] for name in shared])
-        fields = {name: np.stack([values[k] for values in dealt], axis=1) for k, name in enumerate(shared)}
+        fields = {name: np.stack([values[k] for values in dealt], axis=1) for k, name in enumerate(shared) if dealt}
         return replaced(blank, fields | {name: whole[name] for name in self._hub_fields if name in whole})
 
 

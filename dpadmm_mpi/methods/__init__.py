@@ -5,6 +5,7 @@ Mathematics and plans; no messages and no files.
 
 from typing import TYPE_CHECKING
 
+from dpadmm_mpi.config.ranges import Between, OneOf, Whole
 from dpadmm_mpi.methods.base import Config, Method, Plan, fingerprint, make_plan, methods, to_toml
 from dpadmm_mpi.methods.metrics import Metric, NodeMetric, Observation, metrics
 from dpadmm_mpi.registry import loaded_when_asked_for
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from dpadmm_mpi.methods.decentralised.algorithm import DataNode, Node, State
     from dpadmm_mpi.methods.decentralised.method import Admm, Decentralised, MAdmm, MRAdmm, RAdmm
     from dpadmm_mpi.methods.experiment import experiment, parse
+    from dpadmm_mpi.methods.gradient.method import Gradient
+    from dpadmm_mpi.methods.one_shot.method import OneShot
     from dpadmm_mpi.methods.star.method import Star
 else:  # a rank loads the family that it runs
     __getattr__ = loaded_when_asked_for(
@@ -22,16 +25,20 @@ else:  # a rank loads the family that it runs
             "methods.decentralised.algorithm": ("DataNode", "Node", "State"),
             "methods.decentralised.method": ("Admm", "Decentralised", "MAdmm", "MRAdmm", "RAdmm"),
             "methods.experiment": ("experiment", "parse"),
+            "methods.gradient.method": ("Gradient",),
+            "methods.one_shot.method": ("OneShot",),
             "methods.star.method": ("Star",),
         }
     )
 
 __all__ = [
     "Admm",
+    "Between",
     "Config",
     "Curated",
     "DataNode",
     "Decentralised",
+    "Gradient",
     "MAdmm",
     "MRAdmm",
     "Method",
@@ -39,10 +46,13 @@ __all__ = [
     "Node",
     "NodeMetric",
     "Observation",
+    "OneOf",
+    "OneShot",
     "Plan",
     "RAdmm",
     "Star",
     "State",
+    "Whole",
     "experiment",
     "fingerprint",
     "make_plan",

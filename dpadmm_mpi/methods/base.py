@@ -16,7 +16,8 @@ from msgspec import field
 from numpy.typing import NDArray
 
 from dpadmm_mpi.config.extensions import Extension
-from dpadmm_mpi.config.options import Choice, Choices, Count, Name, NonNegative, Options, Part, Seed, to_table
+from dpadmm_mpi.config.options import Choice, Choices, Count, Name, NonNegative, Options, Part, Seed, fields_of, to_table
+from dpadmm_mpi.config.ranges import OneOf, Space, Whole
 from dpadmm_mpi.config.reading import Ruling, one_of
 from dpadmm_mpi.data.dataset import Dataset, notes_of, target_of
 from dpadmm_mpi.data.records import Target
@@ -54,7 +55,15 @@ NO_NOISE = "none: the exact values are released"
 S = TypeVar("S", bound=State)
 
 methods = Registry["Method"](
-    "method", "methods", homes=("methods.decentralised.method", "methods.star.method", "methods.curated.method")
+    "method",
+    "methods",
+    homes=(
+        "methods.decentralised.method",
+        "methods.star.method",
+        "methods.curated.method",
+        "methods.gradient.method",
+        "methods.one_shot.method",
+    ),
 )
 
 
@@ -79,6 +88,10 @@ class Method(Options):
     def plan(self, config: "Config", topology: Topology, dataset: Dataset[Any]) -> "Plan[Any]":
         """Everything that is settled before the first iteration."""
 
+    def arranged(self, topology: Topology, dataset: Dataset[Any]) -> tuple[Topology, Dataset[Any]]:
+        """Where the records are, if not with the nodes of the network."""
+        return topology, dataset
+
     def data_steps_in(self, iterations: int) -> int:
         """How many of the iterations touch the records."""
         return iterations
@@ -97,6 +110,23 @@ class Method(Options):
         "not proven" until it defines `accounts` too.
         """
         return accounts_of(releases, delta)
+
+    @classmethod
+    def tuned(cls) -> Space:
+        """The ranges that `dpadmm tune` searches for the best settings, by dotted key; a subclass adds its own options.
+
+        >>> methods["admm"].tuned()["iterations"].words
+        '1:12:log'
+        """
+        return {"iterations": Whole(1, 64, log=True, start=8), **cls.tuned_release()}
+
+    @classmethod
+    def tuned_release(cls) -> Space:
+        """What may be made of released values at no cost, where the method has options for it."""
+        options = getattr(cls, "release", None)
+        known: Space = {"release.average": OneOf(("none", "half", "all")), "release.recycle": Whole(1, 6, log=True, start=1)}
+        names = [] if options is None else [f"release.{each.name}" for each in fields_of(options)]
+        return {key: each for key, each in known.items() if key in names}
 
     def own_step(self, unless: str = "") -> str:
         """A step that a class from outside defines anew, in words; "" if none does, or only above one that defines `unless`."""
@@ -354,6 +384,11 @@ class Plan(ABC, Generic[S]):
         return np.unique(np.append(np.arange(0, last + 1, every), last))
 
     @property
+    def is_central(self) -> bool:
+        """All records are in one place, on rank 0; further ranks have nothing to do."""
+        return False
+
+    @property
     def groups_of_runs(self) -> list[range]:
         """The runs that go side by side and share every pass over the records; by the configuration alone, not the layout."""
         runs = self.config.runs
@@ -573,6 +608,7 @@ def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
             "are possible"
         )
     dataset = config.data.dataset(topology.nodes, config.seed)
+    topology, dataset = config.method.arranged(topology, dataset)
     plan = config.method.plan(config, topology, dataset)
     if notes := notes_of(dataset, config.is_noisy):
         plan = replace(plan, notes=(*plan.notes, *notes))

@@ -1,4 +1,4 @@
-"""What the methods with Gaussian noise on gradients share: two accounts, the paper's and a sound one.
+"""What the methods with Gaussian noise on gradients share: a sound account, and the paper's where there is one.
 
 Each family says what they are for its own releases.
 """
@@ -7,16 +7,17 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import Any, ClassVar, Literal
 
+from dpadmm_mpi.config.ranges import Between, Space
 from dpadmm_mpi.config.schedules import has_size, lacks_first
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Method, methods
 from dpadmm_mpi.privacy.account import Account, AccountKind, accounts
 from dpadmm_mpi.privacy.perturbations import GradientPerturbation, Perturbation
-from dpadmm_mpi.privacy.releases import GaussianReleases, Releases
+from dpadmm_mpi.privacy.releases import GaussianReleases, PublishedReleases, Releases
 
 
 @singledispatch
-def paper_account(releases: GaussianReleases, delta: float) -> Account:
+def paper_account(releases: PublishedReleases, delta: float) -> Account:
     """The paper's account of a family's releases."""
     raise TypeError(f"no account for {type(releases).__name__}")
 
@@ -28,7 +29,7 @@ def sound_account(releases: GaussianReleases, delta: float) -> Account:
 
 
 @singledispatch
-def paper_noise(releases: GaussianReleases, target: float, delta: float) -> float:
+def paper_noise(releases: PublishedReleases, target: float, delta: float) -> float:
     """The standard deviation that meets a target by the paper's account."""
     raise TypeError(f"no account for {type(releases).__name__}")
 
@@ -37,26 +38,26 @@ def paper_noise(releases: GaussianReleases, target: float, delta: float) -> floa
 def sound_noise(releases: GaussianReleases, target: float, delta: float) -> float:
     """The standard deviation that meets a target by the sound account.
 
-    The search begins at the paper's and goes upwards only: who asks for the sound account never gets less noise than the paper
-    prescribes for the same numbers.
+    Where there is a paper's, the search begins there and goes upwards only: who asks for the sound account never gets less
+    noise than the paper prescribes for the same numbers.
     """
     raise TypeError(f"no account for {type(releases).__name__}")
 
 
 @accounts.register("epsilon_paper")
-class EpsilonPaper(AccountKind[GaussianReleases]):
+class EpsilonPaper(AccountKind[PublishedReleases]):
     """The paper's epsilon at delta, of Gaussian noise on gradients."""
 
-    applies_to: ClassVar[type[Releases]] = GaussianReleases
+    applies_to: ClassVar[type[Releases]] = PublishedReleases
     label: ClassVar[str] = "paper's epsilon"
     column: ClassVar[str] = "epsilon paper"
     target: ClassVar[str] = "paper"
     line: ClassVar[Any] = (0, (8, 2))
 
-    def compute(self, releases: GaussianReleases, delta: float) -> Account:
+    def compute(self, releases: PublishedReleases, delta: float) -> Account:
         return paper_account(releases, delta)
 
-    def calibrate(self, releases: GaussianReleases, target: float, delta: float) -> GaussianReleases:
+    def calibrate(self, releases: PublishedReleases, target: float, delta: float) -> PublishedReleases:
         return replace(releases, noise_std=paper_noise(releases, target, delta))
 
 
@@ -76,6 +77,12 @@ class EpsilonSound(AccountKind[GaussianReleases]):
 
     def calibrate(self, releases: GaussianReleases, target: float, delta: float) -> GaussianReleases:
         return replace(releases, noise_std=sound_noise(releases, target, delta))
+
+
+def tuned_noise(method: type[Method]) -> Space:
+    """How the noise of a method that has some may change over the iterations."""
+    noisy = GradientPerturbation in method.perturbations
+    return {"privacy.noise_std.ratio": Between(0.9, 1.1, start=1.0)} if noisy else {}
 
 
 def needs_target_or_size(method: Method, perturbation: Perturbation) -> None:

@@ -73,3 +73,22 @@ def steps_until(eigenvalue: float, tolerance: float) -> int:
     if eigenvalue == 0.0:
         return 1
     return math.ceil(math.acosh(1.0 / tolerance) / math.acosh(1.0 / eigenvalue))
+
+
+def remaining(eigenvalue: float, steps: int) -> float:
+    """1 / T_k(1 / lambda): what k accelerated steps leave of the disagreement, at most."""
+    return 0.0 if eigenvalue == 0.0 else 1.0 / math.cosh(steps * math.acosh(1.0 / eigenvalue))
+
+
+def accelerated(mixed: Array, before_last: Array, weight: float) -> Array:
+    """x(k+1) from W x(k) and x(k-1)."""
+    return weight * mixed + (1.0 - weight) * before_last
+
+
+def matrix(topology: Topology) -> Array:
+    """W, (N, N), of a small network."""
+    own, of_neighbours = metropolis(topology)
+    W = np.diag(own)
+    for i, (neighbours, weights) in enumerate(zip(topology.neighbours, of_neighbours, strict=True)):
+        W[i, list(neighbours)] = weights
+    return W

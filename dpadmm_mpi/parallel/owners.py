@@ -6,8 +6,13 @@ from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.types import Ints
 
 
-def assign_owners(sizes: Ints, ranks: int, has_hub: bool = False) -> Ints:
-    """place -> rank: nodes in contiguous blocks balanced by records, no rank without a place; a hub, the last place, on 0."""
+def assign_owners(sizes: Ints, ranks: int, has_hub: bool = False, spare: bool = False) -> Ints:
+    """place -> rank: nodes in contiguous blocks balanced by records, no rank without a place; a hub, the last place, on 0.
+
+    With `spare`, ranks beyond the places have none.
+    """
+    if spare:
+        ranks = min(ranks, len(sizes) + has_hub)
     nodes, most = len(sizes), len(sizes) + has_hub
     if ranks > most:
         hub = " and a hub" if has_hub else ""

@@ -219,19 +219,39 @@ def mean_tries(shape: float, gamma: float) -> float:
     return float(shape * (1.0 - gamma) / (gamma * (1.0 - gamma**shape)))
 
 
+def gamma_of(shape: float, tries: float) -> float:
+    """The gamma with which the mean is `tries`, above 1."""
+    from scipy.optimize import brentq
+
+    return float(brentq(lambda gamma: np.log(mean_tries(shape, gamma) / tries), 1e-12, 1.0 - 1e-9))
+
+
+def number_of_tries(shape: float, gamma: float, share: float) -> int:
+    """K of the truncated negative binomial distribution at a share in [0, 1) of its probability: share at random, K drawn.
+
+    P[K = k] is proportional to (1 - gamma)^k Gamma(k + shape) / k!, k = 1, 2, ... (Papernot and Steinke, Definition 1).
+    """
+    k = 1
+    p = (1.0 - gamma) / np.log(1.0 / gamma) if shape == 0.0 else shape * (1.0 - gamma) / (gamma**-shape - 1.0)
+    below = p
+    while share >= below and p > 1e-300:
+        p *= (1.0 - gamma) * (k + shape) / (k + 1)
+        k += 1
+        below += p
+    return k
+
+
 def selection(renyi: Array, tries: float) -> tuple[Array, float]:
     """Renyi divergences of the best of a random number of tries with this mean, and the shape of that number's law.
 
     Papernot, Steinke: Hyperparameter Tuning with Renyi Differential Privacy, 2022, Theorem 2. `renyi` bounds each try. The
     shape is chosen to make the divergences small at large orders; it does not depend on the records.
     """
-    from scipy.optimize import brentq
-
     found = []
     for shape in SHAPES:
-        gamma = brentq(lambda g, shape=shape: np.log(mean_tries(shape, g) / tries), 1e-12, 1.0 - 1e-9) if tries > 1.0 else 1.0
         if tries <= 1.0:
             return renyi, shape
+        gamma = gamma_of(shape, tries)
         once_more = (1.0 + shape) * np.min((1.0 - 1.0 / ORDERS) * renyi + np.log(1.0 / gamma) / ORDERS)
         found.append((renyi + once_more + np.log(tries) / (ORDERS - 1.0), shape))
     return min(found, key=lambda item: epsilon_of(item[0], 1e-6))

@@ -104,7 +104,49 @@ class GaussianReleases(Releases):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StarReleases(GaussianReleases):
+class GradientReleases(GaussianReleases):
+    """K noisy gradients of each of N nodes, from which all else that travels is computed.
+
+    Glossary: B record counts, (N,); C and G as in the problem: one record weighs C/B, and the slope of its loss is at most G;
+    noise_std is sigma of the first gradient; growth is sigma_k / sigma_1, (K,).
+    """
+
+    data_steps: Ints  # (K,) the iterations that touch the records
+    growth: Array
+    B: Array
+    C: float
+    G: float
+
+    @property
+    def nodes(self) -> int:
+        return len(self.B)
+
+    @property
+    def touches(self) -> int:
+        return len(self.data_steps)
+
+    @property
+    def sensitivity(self) -> Array:
+        """How far replacing one record moves the gradient of its node, 2 G C / B_i, (N,)."""
+        return 2.0 * self.G * self.C / self.B
+
+    @property
+    def sigma(self) -> Array:
+        """Of every gradient, (K,)."""
+        return self.noise_std * self.growth
+
+    def first(self, touches: int) -> Self:
+        last = self.iterations if touches >= self.touches else int(self.data_steps[touches]) - 1
+        return replace(self, iterations=last, data_steps=self.data_steps[:touches], growth=self.growth[:touches])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedReleases(GaussianReleases):
+    """Of a method that comes with an account of its paper."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StarReleases(PublishedReleases):
     """Everything that N providers release in K outer iterations of S inner steps ([S] Algorithm 2): S noisy gradients each.
 
     Glossary: M record counts, (N,); G Lipschitz constant of one record's loss; noise_std is sigma of the first iteration, the
@@ -133,7 +175,7 @@ class StarReleases(GaussianReleases):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CuratedReleases(GaussianReleases):
+class CuratedReleases(PublishedReleases):
     """Everything that the curator of n records in `shards` shards releases in T iterations ([C] Algorithms 2 and 3).
 
     Glossary: noise_std is sigma, of the noise added to the mean gradient, 0 for none; c bounds the gradient of one record's

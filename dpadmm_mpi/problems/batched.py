@@ -79,6 +79,16 @@ class Batch:
                 means[run, chunk] = np.sum(self.weight[chunk] * values, axis=-1) / self.C[chunk]
         return means
 
+    def data_gradients(self, points: Array) -> Array:
+        """(C/B_i) sum_n L'_n x_n, (runs, nodes, d)"""
+        sums = np.empty_like(points)
+        for chunk in self._chunks():
+            signed, weight = self.signed[chunk], self.weight[chunk]
+            for run, f in enumerate(points[:, chunk]):
+                slopes = weight * self.loss.first(_times(signed, f) - self.targets[chunk])
+                sums[run, chunk] = (slopes[:, None, :] @ signed)[:, 0, :]
+        return sums
+
     def argmins(self, linear: Array, quadratic: Array, start: Array, active: Bools) -> tuple[Array, Array]:
         """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every active node and run, and the relative residuals."""
         found, residuals = start.copy(), np.full(start.shape[:-1], np.nan)

@@ -112,6 +112,19 @@ class LocalProblems(Sequence[NodeProblem]):
                 values[:, k] += [problem.rest(f) for f in primals[:, k]]
         return values
 
+    def gradients(self, points: Array) -> Array:
+        """grad O_i of every node at its own point in every run, by one pass over its records; points are (runs, nodes, d)."""
+        found = self._ridge[:, None] * points
+        for nodes, batch in self._batches:
+            found[:, nodes] += batch.data_gradients(points[:, nodes])
+        for k in (*self._damped, *(k for nodes in self._kept for k in nodes)):
+            problem = self._problems[k]
+            f = np.ascontiguousarray(points[:, k])
+            found[:, k] += problem.weight * problem.at(f).sums
+            if problem.regulariser is not None:
+                found[:, k] += problem.rest_gradient(f)
+        return found
+
     def argmins(self, linear: Array, quadratic: Array, start: Array, active: Bools | None = None) -> tuple[Array, Array]:
         """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals.
 

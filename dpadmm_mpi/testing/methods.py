@@ -333,7 +333,7 @@ def _unreleased(config: Config) -> list[str]:
 
     def work(transport: Threads) -> list[str]:
         plan, dataset = make_plan(config)
-        owner = assign_owners(plan.sizes, transport.size, plan.topology.has_hub)
+        owner = assign_owners(plan.sizes, transport.size, plan.topology.has_hub, plan.is_central)
         mine = np.flatnonzero(owner[: plan.nodes] == transport.rank)
         problems = plan.problems(dataset.loader.shard(dataset.address(int(node))) for node in mine)
         simulation = Simulation(transport, plan, owner, problems)

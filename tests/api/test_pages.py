@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import TOP
 
-from dpadmm_mpi.api import estimators, running
+from dpadmm_mpi.api import estimators, running, tuning
 
 
 def blocks(page: str) -> list[str]:
@@ -37,7 +37,7 @@ def test_the_estimator_of_the_page() -> None:
     assert 1.98 < names["model"].epsilon_ <= 2.0
 
 
-@pytest.mark.parametrize("module", [estimators, running], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [estimators, running, tuning], ids=lambda module: module.__name__)
 def test_docstrings(module: Any) -> None:
     found = doctest.testmod(module)
     assert found.attempted > 0 and found.failed == 0

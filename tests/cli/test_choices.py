@@ -12,12 +12,13 @@ from support import TOP, command, sentences
 from dpadmm_mpi.methods import methods
 from dpadmm_mpi.plots import plots
 from dpadmm_mpi.registry import REGISTRIES
+from dpadmm_mpi.tuning import tuners
 
 CONFIGS = sorted((TOP / "configs").glob("*.toml"))
 
 
 def test_list_names_every_kind_and_every_class_with_its_options() -> None:
-    assert plots  # so that they are registered here too
+    assert plots and tuners  # so that they are registered here too
     kinds = command("list")
     assert kinds.returncode == 0, kinds.stderr
     assert {line.split()[0] for line in kinds.stdout.splitlines()[1:]} == set(REGISTRIES)

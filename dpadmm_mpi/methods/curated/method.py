@@ -3,11 +3,12 @@
 from typing import Any, ClassVar, Literal
 
 from dpadmm_mpi.config.options import Auto, Count, NonNegative, OpenFraction, Positive
+from dpadmm_mpi.config.ranges import Between, Space, Whole
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.methods.base import Config, Method, Plan, Terms, methods
 from dpadmm_mpi.methods.curated.algorithm import State
 from dpadmm_mpi.methods.curated.plan import CuratedTerms, StepOptions, make_plan
-from dpadmm_mpi.methods.gaussian import needs_target_or_size
+from dpadmm_mpi.methods.gaussian import needs_target_or_size, tuned_noise
 from dpadmm_mpi.methods.release import FreeAccuracy
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.perturbations import GradientPerturbation, NoPerturbation, Perturbation
@@ -28,6 +29,16 @@ class Curated(Method):
     def step_options(self) -> StepOptions:
         return StepOptions(rho=self.rho, init=self.init)
 
+    @classmethod
+    def tuned(cls) -> Space:
+        return {
+            "iterations": Whole(1, 60, log=True, start=15),
+            "algorithm.rho": Between(1e-4, 1.0, log=True, start=0.01),
+            "problem.lambda1": Between(1e-7, 1e-3, log=True, start=1e-5),
+            **tuned_noise(cls),
+            **cls.tuned_release(),
+        }
+
     def plan(self, config: Config, topology: Topology, dataset: Dataset[Any]) -> Plan[State]:
         return make_plan(self, self.step_options, config, topology, dataset)
 
@@ -42,6 +53,10 @@ class Linearised(Curated):
     gamma: NonNegative | Auto = "auto"  # auto: what [C]'s condition needs
     u0: Literal["zero", "as-printed"] = "zero"  # as printed it comes from the records without noise
     batch: Count | OpenFraction | None = None  # records, or their share, that a gradient is taken of; None: all
+
+    @classmethod
+    def tuned(cls) -> Space:
+        return {**super().tuned(), "algorithm.eta": Between(0.5, 50.0, log=True, start=8.0)}
 
     @property
     def step_options(self) -> StepOptions:

@@ -10,7 +10,7 @@ grad O_i(f_i(2k-1)) + n_i(2k-1) -> gradient.
 
 from collections import namedtuple
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar, Literal, NamedTuple, cast
 
@@ -63,6 +63,8 @@ class Settings:
     degree: Ints  # (N,)
     seed: int
     features: int
+    own_weight: Array = field(default_factory=lambda: np.zeros(0))  # (N,): W_ii, where what arrives is weighted
+    omega: tuple[float, ...] = ()  # Chebyshev's weights of the mixing steps
 
 
 class Node:
@@ -178,6 +180,9 @@ class NetworkSteps(Method):
     perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation, DataStepPerturbation)
     extra_state: ClassVar[tuple[str, ...]] = ()  # further vectors of every node, zero at the start
     released: ClassVar[tuple[str, ...]] = ("primal",)  # what a neighbour or an eavesdropper may see
+    mixes: ClassVar[bool] = (
+        False  # what arrives is summed with Metropolis weights, and the penalty is the same for every degree
+    )
     sends: ClassVar[tuple[str, ...]] = ("primal",)  # in every iteration; the sum of a further field comes in as FIELD_sum
 
     eta: Schedule = 1.0  # the penalty
@@ -230,6 +235,15 @@ class NetworkSteps(Method):
         """f_i(t) from what was released before, in an iteration that does not touch the records."""
         return state
 
+    def recycled_again(self, node: Node, history: Sequence[State], t: int, gradient: Array) -> State:
+        """What a recycled step makes of what all nodes have released before, for the audit; `gradient` is that of the one
+        before, if it was a recycled step too.
+        """
+        before = history[t - 1]
+        if self.is_data_step(t - 1):
+            gradient = kkt_gradient(history[t - 2], before.primal, node.eta(t), node.degree)
+        return self.recycled_step(node, before._replace(gradient=gradient), t)
+
     def dual_step(self, node: Node, state: State, t: int) -> State:
         """After a data step and its exchange: the sums over the neighbours have come in."""
         dual = dual_step(state.dual, state.primal, state.neighbour_sum, node.theta(t), node.degree)
@@ -255,7 +269,8 @@ class NetworkNodes:
         self.node = Node(settings, nodes)
 
     def phases(self, t: int) -> tuple[Phase, ...]:
-        return tuple(Phase(field, "edges") for field in self.settings.method.sends)
+        method = self.settings.method
+        return tuple(Phase(field, "edges", method.mixes) for field in method.sends)
 
     def initial(self, runs: range) -> State:
         """f_i(0), zero or standard normal whatever the records; lam_i(0) = 0."""

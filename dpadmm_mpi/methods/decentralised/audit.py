@@ -33,21 +33,29 @@ from dpadmm_mpi.methods.decentralised.algorithm import (
     Settings,
     State,
     argmin_behind,
-    kkt_gradient,
     penalty_of,
     state_type,
 )
-from dpadmm_mpi.methods.decentralised.audited_steps import AuditedStep, InObjective, OnRelease, Pairs, argmins, joined
+from dpadmm_mpi.methods.decentralised.audited_steps import (
+    CORNERS,
+    AuditedStep,
+    InObjective,
+    OnRelease,
+    Pairs,
+    argmins,
+    corners,
+    joined,
+)
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
-from dpadmm_mpi.networks.topology import IncomingSum
+from dpadmm_mpi.networks.metropolis import metropolis
+from dpadmm_mpi.networks.topology import IncomingSum, WeightedSum
 from dpadmm_mpi.privacy.noises import lacking_for_audit
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN
 from dpadmm_mpi.registry import is_inside, place_of
-from dpadmm_mpi.types import Array, Ints
+from dpadmm_mpi.types import Array
 
 SLACK = 1e-6  # of a loss, relative and absolute: more than the solver leaves open
-CORNERS = 3  # replacements of a record that are always looked at
 SEARCHED_RUNS = 16  # in which the worst neighbours are searched for
 TOGETHER = 1 << 21  # numbers of several runs that are worked on at a time
 
@@ -154,7 +162,8 @@ def read_transcript(plan: NetworkPlan, recording: Recording, dataset: Dataset[An
 def _replayed(plan: NetworkPlan, node: Node, released: Array) -> list[State]:
     """The states behind released vectors, (R, T+1, N, d), by the method's own steps that do not see records."""
     method, everyone = plan.method, node.nodes
-    incoming = IncomingSum(plan.topology.channels["edges"], everyone, everyone)
+    about = plan.topology.channels["edges"], everyone, everyone
+    incoming = WeightedSum(*about, metropolis(plan.topology).of_neighbours) if method.mixes else IncomingSum(*about)
     states: list[State] = []
     shape = released[:, 0].swapaxes(0, 1).shape
     blank = dict.fromkeys((*State._fields, *method.extra_state), np.zeros_like(released[:, 0]))
@@ -190,7 +199,7 @@ class NodeView:
         """
         transcript, steps = self.transcript, self.transcript.plan.releases.data_steps
         chosen = records_to_replace(self.rows, self.node, request.record, candidates)
-        pairs = self._corners(chosen)
+        pairs = corners(self.rows, self.targets, transcript.plan.loss, chosen)
         if self.targets is None and len(some := chosen[: request.adversaries]):
             known = [self.step(t, slice(0, transcript.searched)) for t in steps]
             pairs = joined([pairs, worst_replacements(known, some)])
@@ -204,21 +213,6 @@ class NodeView:
                 for check in checks:
                     check.see(losses[runs, k], check.limit(step, pairs, self.node, k), (self.node, t, first))
         return losses, noise
-
-    def _corners(self, chosen: Ints) -> Pairs:
-        """Each chosen record with the opposite label, which for a margin loss is also the antipodal record with its own label,
-        as long as it is and at norm 1, and without features, which has no curvature.
-
-        Other losses: with another target (the far end of the range, the next class), and the other two with its own.
-        """
-        rows = self.rows[chosen]
-        units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-        replaced = np.tile(chosen, CORNERS)
-        if self.targets is None:
-            return Pairs(replaced, np.concatenate([-rows, -units, np.zeros_like(rows)]))
-        y, loss = self.targets[chosen], self.transcript.plan.loss
-        other = (y + 1.0) % loss.outputs if loss.predicts == "classes" else np.where(y > 0.0, -1.0, 1.0)
-        return Pairs(replaced, np.concatenate([rows, -units, np.zeros_like(rows)]), np.concatenate([other, y, y]))
 
     def _together(self, pairs: int) -> int:
         """Runs that are worked on at a time."""
@@ -310,10 +304,7 @@ def _recycling_findings(transcript: Transcript) -> list[str]:
     recycled = np.setdiff1d(np.arange(1, plan.iterations + 1), plan.releases.data_steps)
     gradient = np.zeros_like(transcript.history[0].primal)
     for t in recycled:
-        before = transcript.history[t - 1]
-        if plan.method.is_data_step(t - 1):
-            gradient = kkt_gradient(transcript.history[t - 2], before.primal, node.eta(t), node.degree)
-        after = plan.method.recycled_step(node, before._replace(gradient=gradient), t)
+        after = plan.method.recycled_again(node, transcript.history, t, gradient)
         expected, gradient = after.primal, after.gradient
         gaps = np.abs(expected - transcript.history[t].primal).max(axis=(1, 2))
         allowed = 1e-8 * np.maximum(1.0, np.abs(expected).max(axis=(1, 2)))

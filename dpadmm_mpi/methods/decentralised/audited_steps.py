@@ -46,6 +46,25 @@ def joined(pairs: list[Pairs]) -> Pairs:
     return Pairs(np.concatenate([p.replaced for p in pairs]), np.concatenate([p.new for p in pairs]))
 
 
+CORNERS = 3  # replacements of a record that are always looked at
+
+
+def corners(rows: Array, targets: Array | None, loss: Loss, chosen: Ints) -> Pairs:
+    """Each chosen record with the opposite label, which for a margin loss is also the antipodal record with its own label,
+    as long as it is and at norm 1, and without features, which has no curvature.
+
+    Other losses: with another target (the far end of the range, the next class), and the other two with its own.
+    """
+    old = rows[chosen]
+    units = old / np.maximum(np.linalg.norm(old, axis=1, keepdims=True), 1e-300)
+    replaced = np.tile(chosen, CORNERS)
+    if targets is None:
+        return Pairs(replaced, np.concatenate([-old, -units, np.zeros_like(old)]))
+    y = targets[chosen]
+    other = (y + 1.0) % loss.outputs if loss.predicts == "classes" else np.where(y > 0.0, -1.0, 1.0)
+    return Pairs(replaced, np.concatenate([old, -units, np.zeros_like(old)]), np.concatenate([other, y, y]))
+
+
 class SomeRecords(NamedTuple):
     """The losses of some records, each by itself, at the points of all runs."""
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Self
 from msgspec.structs import replace
 
 from dpadmm_mpi.config.options import NoKey
+from dpadmm_mpi.config.ranges import Between, Space
 from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule, refuse_lacking_first
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
@@ -20,6 +21,12 @@ class Decentralised(NetworkMethod):
 
     Derive from it, or from one of its members, for a method of your own.
     """
+
+    allow_unproven: bool = False  # run although penalties fall or theta exceeds eta, which no theorem covers
+
+    @property
+    def runs_unproven(self) -> bool:
+        return self.allow_unproven
 
     def plan(self, config: Config, topology: Topology, dataset: Dataset[Any]) -> Plan[State]:
         return make_plan(self, config, topology, dataset)
@@ -75,6 +82,10 @@ class Recycling(Decentralised):
         if type(self).is_data_step is not Recycling.is_data_step:
             raise InputError(f"release.recycle: {methods.name_of(type(self))} says itself which steps recycle; remove it")
         return replace(self, recycled_steps=steps)
+
+    @classmethod
+    def tuned(cls) -> Space:
+        return {**super().tuned(), "algorithm.gamma": Between(0.1, 30.0, log=True, start=3.0, times=cls.tuned_eta())}
 
     def is_data_step(self, t: int) -> bool:
         return t % (self.recycled_steps + 1) == 1 % (self.recycled_steps + 1)

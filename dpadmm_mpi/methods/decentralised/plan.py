@@ -4,14 +4,15 @@ Every rank loads this module, for the plan that it is given. What rank 0 alone a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, get_args
 
 import numpy as np
 
 from dpadmm_mpi.config import schedules
-from dpadmm_mpi.config.options import Choice, Positive
-from dpadmm_mpi.config.schedules import NonNegativeSchedule, Schedule
+from dpadmm_mpi.config.options import Choice, Positive, fields_of
+from dpadmm_mpi.config.ranges import Between, OneOf, Space, Whole
+from dpadmm_mpi.config.schedules import Geometric, NonNegativeSchedule, Schedule
 from dpadmm_mpi.data.dataset import Dataset, target_of
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
@@ -32,6 +33,7 @@ from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkStep
 from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK, GraphMatrices
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.measures import Layout
+from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.noises import Noise
@@ -43,6 +45,8 @@ from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_regularisers
 from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array, Bools, Ints, Matrix
+
+PER_RECORD = "problem.C/records"  # the weight of a record in the objective of the smallest node
 
 
 class ConsensusTerms(Terms):
@@ -67,12 +71,45 @@ class NetworkMethod(NetworkSteps):
         return None
 
     tolerance: Positive | None = None  # norm of the gradient at which a solve may end, with privacy.release_std; None: exact
-    allow_unproven: bool = False  # run although penalties fall or theta exceeds eta, which no theorem covers
+
+    @property
+    def runs_unproven(self) -> bool:
+        """Also where penalties fall or theta exceeds eta, which no theorem covers."""
+        return False
 
     @property
     def recycling_gamma(self) -> NonNegativeSchedule | None:
         """gamma of recycled steps; None: there are none."""
         return None
+
+    @classmethod
+    def tuned(cls) -> Space:
+        """Few data steps, small penalties. C is left alone: to multiply C, rho, eta and gamma by a number changes nothing.
+
+        What a data step costs beside its noise depends on eta B/C, so that is what is searched.
+        """
+        eta = Between(0.1, 30.0, log=True, start=0.4, times=PER_RECORD)
+        first = cls.tuned_eta()
+        growth: Space = {
+            "algorithm.eta.ratio": Between(1.0, 1.6, start=1.2),
+            "algorithm.eta.limit": Between(1.0, 10.0, log=True, start=5.0, times=first),
+        }
+        return {
+            "iterations": Whole(1, 12, log=True, start=3),
+            first: eta,
+            **(growth if first.endswith(".first") else {}),
+            "problem.rho": Between(0.1, 50.0, log=True, start=2.0, times=PER_RECORD),
+            "privacy.noise": OneOf(("gaussian", "gamma")),
+            "privacy.alpha.ratio": Between(0.8, 1.4, start=1.0, when=("privacy.noise", "gamma")),
+            "privacy.noise_std.ratio": Between(0.7, 1.25, start=1.0, when=("privacy.noise", "gaussian")),
+            **cls.tuned_release(),
+        }
+
+    @classmethod
+    def tuned_eta(cls) -> str:
+        """The key of the penalty, or of its first value where it may grow."""
+        grows = any(field.name == "eta" and Geometric in get_args(field.type) for field in fields_of(cls))
+        return "algorithm.eta.first" if grows and cls.own_penalties else "algorithm.eta"
 
 
 @dataclass(frozen=True)
@@ -234,13 +271,19 @@ class NetworkPlan(Plan[State]):
         return CentralisedOptimum(self.features, self.ridge, self.config.record.optimum, self.regulariser)
 
 
-def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset: Dataset[Any]) -> NetworkPlan:
+def make_plan(
+    method: NetworkMethod,
+    config: Config,
+    topology: Topology,
+    dataset: Dataset[Any],
+    kind: type[NetworkPlan] = NetworkPlan,
+) -> NetworkPlan:
     from dpadmm_mpi.methods.budget import within_budget
     from dpadmm_mpi.methods.decentralised import accounts
 
     terms = config.problem.terms
     assert isinstance(terms, ConsensusTerms)
-    _check_sizes(terms.C, dataset.sizes)
+    check_sizes(terms.C, dataset.sizes)
     loss = fitted_loss(config, dataset)
     releases = _releases(method, config, topology, dataset, loss)
     notes = []
@@ -276,7 +319,7 @@ def make_plan(method: NetworkMethod, config: Config, topology: Topology, dataset
     settings = _settings(method, config, topology, releases)
     if topology.nodes == 1 and (settings.gamma == 0.0).any():
         raise InputError("algorithm.gamma: must be above 0 on a single node, where the recycled step divides by it")
-    return NetworkPlan(
+    return kind(
         config=config,
         topology=topology,
         sizes=dataset.sizes,
@@ -314,7 +357,8 @@ def _ambiguities(method: NetworkMethod, releases: NetworkReleases, nodes: int) -
     ]
 
 
-def _check_sizes(C: float, sizes: Ints) -> None:
+def check_sizes(C: float, sizes: Ints) -> None:
+    """A record weighs C/B, which must not exceed 1."""
     smallest = int(np.argmin(sizes))
     if sizes[smallest] < C:
         raise InputError(
@@ -350,10 +394,10 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         eta=eta,
         theta=theta,
         parameter=parameter,
-        V=topology.degree.astype(np.float64),
+        V=np.ones(nodes) if method.mixes else topology.degree.astype(np.float64),
         B=dataset.sizes.astype(np.float64),
         C=terms.C,
-        rho=terms.rho,
+        rho=_rho_of(terms.rho, nodes, config.network.graph.size),
         G=loss.slope_bound,
         c1=loss.curvature_bound,
         features=dataset.features * loss.outputs,
@@ -364,6 +408,11 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         subspace=loss.span,
         unaccounted=method.unaccounted() if perturbation.private else "",
     )
+
+
+def _rho_of(rho: float, places: int, nodes: int) -> float:
+    """Of which every place has its share rho/N, also where the records of N nodes are in one place."""
+    return rho if places == nodes else rho * places / nodes
 
 
 def _release_std(method: NetworkMethod, perturbation: Perturbation) -> float:
@@ -392,7 +441,7 @@ def _check_penalties(method: NetworkMethod, name: str, eta: Array, theta: Array)
         other = method.general_form
         raise InputError(f"algorithm.eta: {name} has one fixed penalty for all nodes; give one number, or use {other}")
     for sentence in uncovered(eta, theta):
-        if not method.allow_unproven:
+        if not method.runs_unproven:
             raise InputError(f"{sentence}; no theorem covers that: change it, or set algorithm.allow_unproven = true")
 
 
@@ -434,7 +483,7 @@ def _recycling(method: NetworkMethod, releases: NetworkReleases) -> Array:
 
 
 def _settings(method: NetworkMethod, config: Config, topology: Topology, releases: NetworkReleases) -> Settings:
-    return Settings(
+    plain = Settings(
         method=method,
         perturbation=releases.perturbation,
         eta=_every_iteration(releases.eta, releases),
@@ -448,6 +497,10 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
         seed=config.seed,
         features=releases.features,
     )
+    if not method.mixes:
+        return plain
+    omega = acceleration(second_eigenvalue(topology), releases.iterations)
+    return replace(plain, own_weight=metropolis(topology).own, omega=omega)
 
 
 def _resting(releases: NetworkReleases) -> Bools:

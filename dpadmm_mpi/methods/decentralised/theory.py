@@ -31,7 +31,7 @@ class Theorems(NamedTuple):
 
     def conditions(self, gamma: Array | None, fixed: bool, recycled: int = 1) -> list[str]:
         """Of privacy, of the optimum and of convergence; `gamma`, (steps, N), is that of recycled steps, None without them."""
-        lines = [*_privacy(self.releases), *_dual_steps(self.releases), *self._bounded()]
+        lines = [*privacy_conditions(self.releases), *_dual_steps(self.releases), *self._bounded()]
         if self.topology.nodes == 1:
             return [*lines, "-      convergence: a single node is at its optimum after one data step"]
         if self.topology.nodes > convergence.LARGEST_NETWORK:
@@ -111,7 +111,8 @@ def _verdict(holds: bool) -> str:
     return "holds" if holds else "FAILS"
 
 
-def _privacy(r: NetworkReleases) -> list[str]:
+def privacy_conditions(r: NetworkReleases) -> list[str]:
+    """Of the papers' bound."""
     margin = accounts.condition_margin(r)
     if margin is None or not isinstance(r.perturbation, DataStepPerturbation):
         return []

@@ -3,9 +3,10 @@
 from typing import Any, ClassVar, Literal
 
 from dpadmm_mpi.config.options import Auto, Count, Positive
+from dpadmm_mpi.config.ranges import Between, Space, Whole
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.methods.base import Config, Method, Plan, Terms, methods
-from dpadmm_mpi.methods.gaussian import needs_target_or_size, refuse_mu
+from dpadmm_mpi.methods.gaussian import needs_target_or_size, refuse_mu, tuned_noise
 from dpadmm_mpi.methods.release import FreeAccuracy
 from dpadmm_mpi.methods.star.algorithm import State
 from dpadmm_mpi.methods.star.plan import InnerOptions, StarOptions, StarTerms, make_plan
@@ -37,6 +38,16 @@ class Star(Method):
     def options(self) -> StarOptions:
         return StarOptions(self.rho, self.init, self.inner, self.paper_constant)
 
+    @classmethod
+    def tuned(cls) -> Space:
+        return {
+            "iterations": Whole(1, 30, log=True, start=6),
+            "algorithm.rho": Between(1e-3, 10.0, log=True, start=0.1),
+            "problem.reg": Between(1e-6, 1e-2, log=True, start=1e-4),
+            **tuned_noise(cls),
+            **cls.tuned_release(),
+        }
+
     def plan(self, config: Config, topology: Topology, dataset: Dataset[Any]) -> Plan[State]:
         return make_plan(self, self.options, config, topology, dataset)
 
@@ -57,6 +68,14 @@ class Stochastic(Star):
     averaging: Literal["uniform", "extrapolated"] = "uniform"  # of the inner iterates; the paper's is extrapolated
     batch_size: Count = 1  # records of an inner step, drawn without repetition
     radius: Positive | None = None  # of the ball C that inner iterates, x_i and z are kept in
+
+    @classmethod
+    def tuned(cls) -> Space:
+        return {
+            **super().tuned(),
+            "algorithm.eta": Between(0.01, 10.0, log=True, start=0.5),
+            "algorithm.inner_steps": Whole(5, 500, log=True, start=50),
+        }
 
     @property
     def inner(self) -> InnerOptions | None:

@@ -1,0 +1,1 @@
+"""Private gradient methods on a network: gradient descent, gossip, gradient tracking."""

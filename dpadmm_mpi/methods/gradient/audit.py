@@ -1,0 +1,173 @@
+"""The exact privacy loss of a recorded run of a gradient method against neighbouring data sets.
+
+What the nodes send tells every noisy gradient: given the past, psi_i(t) or the tracker and g~_i(t) determine each other. So
+the released values of a run tell, for its own records D and for a neighbour D^ (record n of node i replaced), how likely each
+was:
+
+    loss = sum_k ( ||e_k - v_k||^2 - ||e_k||^2 ) / (2 sigma_k^2),   v_k = grad O^_i(x_i) - grad O_i(x_i),   e_k the noise
+
+All else that was sent must follow from that: it is computed again, and compared.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.data.shard import Shard
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.auditing import (
+    AuditRequest,
+    Examined,
+    Recording,
+    chi_cdf,
+    distribution_findings,
+    examine,
+    nodes_to_audit,
+    noise_findings,
+    records_to_replace,
+)
+from dpadmm_mpi.methods.base import as_loss_takes
+from dpadmm_mpi.methods.decentralised.audited_steps import Pairs, SomeRecords, corners
+from dpadmm_mpi.methods.gradient import accounts
+from dpadmm_mpi.methods.gradient.plan import GradientPlan
+from dpadmm_mpi.networks.metropolis import accelerated, metropolis
+from dpadmm_mpi.networks.topology import WeightedSum
+from dpadmm_mpi.problems.local_problems import LocalProblems
+from dpadmm_mpi.types import Array
+
+FOLLOWS = 1e-8  # how well what is computed again must fit the record, relative to its size
+SLACK = 1e-9  # of a sensitivity, relative
+
+
+@examine.register
+def _(plan: GradientPlan, recording: Recording, dataset: Dataset[Any], request: AuditRequest) -> Examined:
+    """One record of one node, or `candidates` records of every node (or of one)."""
+    nodes = nodes_to_audit(plan, recording, request)
+    if own := plan.config.method.own_step():
+        raise InputError(f"{recording.source}: {own}, which the audit does not know")
+    transcript = (_tracking if plan.options.tracks else _descent)(plan, recording)
+    candidates = min(request.candidates, int(plan.sizes[nodes].min()))
+    sigma = recording["privacy/noise_std"][plan.releases.data_steps]  # (K, N)
+    losses, noises, findings = [], [], list(transcript.findings)
+    for i in nodes:
+        view = _view(plan, dataset, transcript, i)
+        pairs = corners(view.rows, view.targets, plan.loss, records_to_replace(view.rows, i, request.record, candidates))
+        shifts = view.shifts(pairs)
+        findings += _sensitivity_findings(plan, i, shifts)
+        losses.append(_losses(view.noise, shifts, sigma[:, i]))
+        noises.append(view.noise / sigma[:, i, None])
+    grown, scaled = np.cumsum(np.stack(losses), axis=2), np.stack(noises)
+    findings += noise_findings(scaled, chi_cdf(scaled))
+    findings += distribution_findings(grown[:, :, -1], lambda delta: accounts.epsilon(plan.releases, delta)[-1, nodes])
+    return Examined(nodes, grown, plan.releases.data_steps, findings, against="epsilon_sound")
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What the released values of a run tell."""
+
+    points: Array  # (R, K, N, d): x_i, at which the gradients were taken
+    noisy: Array  # (R, K, N, d): g~_i
+    findings: list[str]  # what does not follow from released values
+
+
+def _descent(plan: GradientPlan, recording: Recording) -> Transcript:
+    """m_i(t) = (x_i(t-1) - psi_i(t)) / a(t), and g~_i(t) is what the momentum has not kept of it."""
+    s, sent, mix = plan.settings, recording["trajectory"], _Mixing(plan)
+    step = recording["algorithm/step"][:, 0]
+    before_last, direction = np.zeros_like(sent[:, 0]), np.zeros_like(sent[:, 0])
+    points, noisy, findings = [], [], []
+    for t in range(1, sent.shape[1]):
+        x = accelerated(mix(sent[:, t - 1]), before_last, s.omega_before(t))
+        before_last = sent[:, t - 1]
+        if not s.is_data_step(t):
+            findings += _gap_findings(f"iteration {t} does not follow by mixing from what was sent before", x, sent[:, t])
+            continue
+        last, direction = direction, (x - sent[:, t]) / step[t]
+        points.append(x)
+        noisy.append(direction - s.momentum * last)
+    return Transcript(np.stack(points, axis=1), np.stack(noisy, axis=1), findings[:1])
+
+
+def _tracking(plan: GradientPlan, recording: Recording) -> Transcript:
+    """g~_i(t) = g~_i(t-1) + what was sent - y_i(t-1); the points must follow from the trackers."""
+    sent, trackers, mix = recording["trajectory"], recording["tracker_trajectory"], _Mixing(plan)
+    step = recording["algorithm/step"][:, 0]
+    tracked, gradient = np.zeros_like(sent[:, 0]), np.zeros_like(sent[:, 0])
+    points, noisy, findings = [], [], []
+    for t in range(1, sent.shape[1]):
+        x = mix(sent[:, t - 1])
+        gradient = gradient + trackers[:, t] - tracked
+        tracked = mix(trackers[:, t])
+        follows = f"iteration {t} does not follow from the trackers that were sent"
+        findings += _gap_findings(follows, x - step[t] * tracked, sent[:, t])
+        points.append(x)
+        noisy.append(gradient)
+    return Transcript(np.stack(points, axis=1), np.stack(noisy, axis=1), findings[:1])
+
+
+class _Mixing:
+    """W times the vectors of all nodes, (R, N, d)."""
+
+    def __init__(self, plan: GradientPlan) -> None:
+        everyone = np.arange(plan.nodes)
+        weights = metropolis(plan.topology).of_neighbours
+        self._incoming = WeightedSum(plan.topology.channels["edges"], everyone, everyone, weights)
+        self._own = plan.settings.own_weight[:, None]
+
+    def __call__(self, values: Array) -> Array:
+        runs, nodes, d = values.shape
+        sums = self._incoming(values.swapaxes(0, 1).reshape(nodes, runs * d))
+        return np.asarray(self._own * values + sums.reshape(nodes, runs, d).swapaxes(0, 1))
+
+
+def _gap_findings(words: str, expected: Array, found: Array) -> list[str]:
+    gap = float(np.abs(expected - found).max())
+    return [f"{words}: off by {gap:.1e}"] if gap > FOLLOWS * max(1.0, float(np.abs(expected).max())) else []
+
+
+@dataclass(frozen=True)
+class _View:
+    """One node's part of it."""
+
+    plan: GradientPlan
+    rows: Array
+    targets: Array | None
+    points: Array  # (R, K, d)
+    noise: Array  # (R, K, d)
+
+    def shifts(self, pairs: Pairs) -> Array:
+        """v_k of every run, gradient and neighbour, (R, K, P, d)."""
+        problem = self.plan.problem(self.rows, self.targets)
+        old = SomeRecords(problem, self.rows[pairs.replaced], None if self.targets is None else self.targets[pairs.replaced])
+        new = SomeRecords(problem, pairs.new, pairs.targets)
+        flat = self.points.reshape(-1, self.points.shape[-1])
+        moved = problem.weight * (new.gradients(flat) - old.gradients(flat))
+        return np.asarray(moved.reshape(*self.points.shape[:2], *moved.shape[1:]))
+
+
+def _view(plan: GradientPlan, dataset: Dataset[Any], transcript: Transcript, node: int) -> _View:
+    shard = dataset.loader.shard(dataset.address(node))
+    X = shard.X.copy() if isinstance(shard.X, np.ndarray) else shard.X.toarray()
+    rows, targets = as_loss_takes(plan.loss, Shard(X, shard.y))
+    assert isinstance(rows, np.ndarray)
+    points = np.ascontiguousarray(transcript.points[:, :, node])
+    flat = points.reshape(-1, 1, points.shape[-1])
+    gradients = LocalProblems([plan.problem(rows.copy(), targets)]).gradients(flat).reshape(points.shape)
+    return _View(plan, rows, targets, points, transcript.noisy[:, :, node] - gradients)
+
+
+def _losses(noise: Array, shifts: Array, sigma: Array) -> Array:
+    """(R, K, P)"""
+    along = np.einsum("rkpd,rkd->rkp", shifts, noise)
+    return np.asarray((np.sum(shifts**2, axis=-1) - 2.0 * along) / (2.0 * sigma[:, None] ** 2))
+
+
+def _sensitivity_findings(plan: GradientPlan, node: int, shifts: Array) -> list[str]:
+    """No record moves a gradient further than the account says."""
+    largest, allowed = float(np.linalg.norm(shifts, axis=-1).max()), float(plan.releases.sensitivity[node])
+    if largest <= allowed * (1.0 + SLACK):
+        return []
+    return [f"a record of node {node} moves its gradient by {largest:.6g}, more than the sensitivity {allowed:.6g}"]
