@@ -50,25 +50,16 @@ def check(
     for number, job in enumerate(load(config or quickstart(), overrides, only, extensions).configs):
         plan, dataset = make_plan(job)
         if number:
-<<<<<<< HEAD
             say()
-        owner, fewer = (assign_owners(plan.sizes, n, plan.topology.has_hub) for n in (ranks, min(ranks, cores)))
-=======
-            print()
         owner, fewer = (
             assign_owners(plan.sizes, n, plan.topology.has_hub, plan.is_central) for n in (ranks, min(ranks, cores))
         )
->>>>>>> main
         records = look_at(dataset)
         one_per_core = (cores, cost(plan, fewer, records, measure)) if ranks > cores else None
         predicted = in_words(plan, owner, cost(plan, owner, records, measure), one_per_core)
         conditions = plan.conditions(Assumptions(reference_norm, tau, beta, dataset, gap))
-<<<<<<< HEAD
         say(plan_report(plan, owner, conditions, predicted, statistics_of(dataset)))
-=======
-        print(plan_report(plan, owner, conditions, predicted, statistics_of(dataset)))
         steps = job.method.data_steps_in(plan.iterations)
         if job.is_noisy and steps > MANY_STEPS:
-            print(f"advice     {steps} data steps share one budget, and fewer are often better: dpadmm advise tries it")
->>>>>>> main
+            say(f"advice     {steps} data steps share one budget, and fewer are often better: dpadmm advise tries it")
     return 0

@@ -16,15 +16,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from dpadmm_mpi.config import extensions
 from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Options, fields_of
-<<<<<<< HEAD
+from dpadmm_mpi.config.ranges import in_section
 from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of, refuse_unfit
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
 from dpadmm_mpi.files import read_text, resolved
-=======
-from dpadmm_mpi.config.ranges import in_section
-from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of
-from dpadmm_mpi.errors import InputError
->>>>>>> main
 
 R = TypeVar("R", bound=Options)
 Setting = tuple[str, Any]  # a dotted key and its value
