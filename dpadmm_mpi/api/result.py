@@ -56,8 +56,13 @@ class Result(stored.Result):
 
     @property
     def labels(self) -> NDArray[Any]:
-        """What -1 and +1 stand for, themselves where the records did not come from Python; of several classes, their names."""
+        """What -1 and +1 stand for, themselves where the records did not come from Python; of several classes, their names.
+
+        None where numbers are predicted.
+        """
         about = self.attributes["data"]
+        if about.get("target") == "number":
+            return np.empty(0)
         return np.asarray(about.get("labels", about["classes"] if about.get("target") == "classes" else [-1, 1]))
 
     @property

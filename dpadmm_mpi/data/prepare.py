@@ -19,7 +19,7 @@ from dpadmm_mpi.data.store import Store, open_store, write_store
 from dpadmm_mpi.errors import InputError, RunError
 from dpadmm_mpi.files import naming, open_to_read
 
-VERSION = 3  # of the store and of what the steps do: a new one makes old stores unused
+VERSION = 4  # of the store and of what the steps do: a new one makes old stores unused
 HUGE = 1e150  # of a feature: the largest whose square is a number, with room for sums of them
 SMALL = 8 << 20  # bytes of raw files that are prepared in this process
 

@@ -43,6 +43,7 @@ class Target(NamedTuple):
     centre: float = 0.0
     scale: float = 1.0
     range_from_records: bool = False  # the range of numbers was found, and not given
+    clipped: int = 0  # targets outside the given range, which count as its ends
 
     @property
     def words(self) -> str:

@@ -171,8 +171,10 @@ class FileSource(StoredSource, kw_only=True):
     target_range: list[float] | None = None  # [LOW, HIGH] of numbers, known beforehand; None: found, which no account counts
 
     def check(self) -> None:
-        if self.target_range is not None and (len(self.target_range) != 2 or not self.target_range[0] < self.target_range[1]):
-            raise InputError(f"data.target_range: found {self.target_range}; two numbers are needed, the smaller one first")
+        if self.target_range is not None:
+            from dpadmm_mpi.data.targets import check_range
+
+            check_range(self.target_range)
 
     @abstractmethod
     def read_file(self, path: Path, features: int | None) -> Records:
@@ -214,6 +216,7 @@ class TableSource(FileSource, kw_only=True):
     keep: list[str] | None = None  # the columns that are features; None: all but those of drop
 
     def check(self) -> None:
+        super().check()
         if self.drop is not None and self.keep is not None:
             raise InputError("data.drop: data.keep says already which columns are features; remove one of the two")
         for key in ("drop", "keep"):

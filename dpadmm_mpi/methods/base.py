@@ -590,6 +590,9 @@ def target_notes(config: Config, dataset: Dataset[Any]) -> list[str]:
     notes = [] if target.kind == "binary" else [f"the labels are {target.words}"]
     if target.range_from_records and config.is_noisy:
         notes.append("the range of the targets is taken from the records, which no account counts; give data.target_range")
+    if target.clipped:
+        low, high = target.centre - target.scale, target.centre + target.scale
+        notes.append(f"targets outside data.target_range = [{low:g}, {high:g}] are clipped to it; there are {target.clipped}")
     return notes
 
 

@@ -1,5 +1,6 @@
 """HDF5 -> arrays, xarray, pandas. Needs the file only, not the program state that wrote it."""
 
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +107,11 @@ class Result:
         for node in chosen:
             if not 0 <= node < len(pairs):
                 raise InputError(f"node {node}: there are the nodes 0 to {len(pairs) - 1}")
+        if "privacy/worth" in self and len(chosen) > (most := tomllib.loads(self.config_text)["privacy"].get("colluders", 1)):
+            raise InputError(
+                f"{self.source}: neighbours share noise in it, and its accounts hold against {most} of them who pool their "
+                f"seeds, not {len(chosen)}; run it with privacy.colluders = {len(chosen)}"
+            )
         return np.asarray(pairs[:, chosen].max(axis=1, initial=0.0))
 
     @property
