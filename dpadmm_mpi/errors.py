@@ -3,6 +3,8 @@
 import errno
 import os
 
+from dpadmm_mpi.showing import sentence
+
 
 class DpadmmError(Exception):
     """Base of every error that a user is meant to read; the text is one sentence with the fix."""
@@ -10,6 +12,10 @@ class DpadmmError(Exception):
     exit_code = 1
     everywhere = False  # raised on every rank alike: rank 0 speaks for all, and nobody has to be stopped
     told = False  # another rank has failed before and says why
+
+    def __str__(self) -> str:
+        """Whatever names, files or paths have brought into it: one line, printable, not long."""
+        return sentence(super().__str__())
 
 
 class InputError(DpadmmError):
@@ -70,5 +76,6 @@ def file_in(error: OSError, otherwise: object = "a file") -> str:
     return os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else str(otherwise)
 
 
-# What HDF5 could not write while h5py forgot an object, which raises nothing: `dpadmm` notes it here, and no log is finished with it.
+# What HDF5 could not write while h5py forgot an object, which raises nothing: `dpadmm` notes it here, and no log is finished
+# with it.
 unreported_writes: list[str] = []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option
+from dpadmm_mpi.cli.options import debug_option, say
 from dpadmm_mpi.errors import InputError, advice_on, file_in, reason_of
 from dpadmm_mpi.files import write_text
 
@@ -52,6 +52,6 @@ def new(kind: str, name: str, output: Path | None) -> int:
     except OSError as error:
         raise InputError(f"{file_in(error, folder)} cannot be written: {reason_of(error)}; {advice_on(error)}") from None
     for file in targets:
-        print(f"written: {folder / file}")
-    print(f"next: dpadmm run {folder / (module + '.toml')}, and pytest {folder / ('test_' + module + '.py')}")
+        say(f"written: {folder / file}")
+    say(f"next: dpadmm run {folder / (module + '.toml')}, and pytest {folder / ('test_' + module + '.py')}")
     return 0

@@ -63,6 +63,12 @@ def _load(extension: Extension) -> Extension:
     return Extension(str(path), digest)
 
 
+def is_loaded(extension: Extension) -> bool:
+    """Whether its file is part of this process already."""
+    loaded = [getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if name.startswith(_PREFIX)]
+    return extension.path in loaded or _imported_as(Path(extension.path)) is not None
+
+
 def _imported_as(path: Path) -> str | None:
     """The name of the file as a module under a name of its own, or as the program: its classes have entered already."""
     loaded = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 
 CLASSIFIERS = ("final/primal", "final/server")  # of what is kept of a last state, what is measured
-
+MOST_STEPS = 1 << 28  # iterations times nodes: plans have tables of this size
 SIDE_BY_SIDE = 16  # runs at most: more would hardly make a pass over the records cheaper for each
 STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states,
 RECORD_NUMBERS = 1 << 22  # or one for each record of the largest shard: a solve has a few vectors of these
@@ -605,6 +605,11 @@ def as_loss_takes(loss: Loss, shard: Shard) -> tuple[Matrix, Array | None]:
 
 def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     topology = build(config.network.graph, config.seed)
+    if (config.iterations + 1) * topology.nodes > MOST_STEPS:
+        raise InputError(
+            f"iterations: {config.iterations:,} iterations of {topology.nodes:,} nodes; at most {MOST_STEPS:,} steps of nodes "
+            "are possible"
+        )
     dataset = config.data.dataset(topology.nodes, config.seed)
     topology, dataset = config.method.arranged(topology, dataset)
     plan = config.method.plan(config, topology, dataset)

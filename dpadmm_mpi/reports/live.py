@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi.errors import DpadmmError
 from dpadmm_mpi.files import refuse_special
 from dpadmm_mpi.hdf5 import reading
+from dpadmm_mpi.showing import brief, sentence
 from dpadmm_mpi.storage.checkpoint import restart_folder
 from dpadmm_mpi.storage.experiments import stored_fingerprint
 from dpadmm_mpi.storage.result import Result, accounts, is_proven, open_file
@@ -163,13 +164,13 @@ def frame(seen: Snapshot) -> str:
     ranks = "1 rank" if seen.ranks == 1 else f"{seen.ranks} ranks"
     why = f", no change for {duration(seen.quiet)}" if seen.state == "stopped" else ""
     if seen.state == "failed":
-        why = f": {seen.failure}"
-    privacy = [f"{title} {value:.4g}{'' if proven else ' not proven'}" for title, value, proven in seen.privacy]
+        why = f": {sentence(seen.failure)}"
+    privacy = [f"{brief(title)} {total:.4g}{'' if proven else ' not proven'}" for title, total, proven in seen.privacy]
     loss = f"{seen.loss[-1]:.6g}" if len(seen.loss) else "-"
     speed = "-" if np.isnan(seen.seconds) else f"{len(seen.group) * seen.seconds:.3g} s"
     runs = "run " if len(seen.group) == 1 else "runs"
     lines = [
-        f"{seen.name}: {seen.state} on {ranks}{why}",
+        f"{brief(seen.name)}: {seen.state} on {ranks}{why}",
         f"  {runs}       {seen.which} of {seen.runs}, iteration {iteration} of {seen.iterations}",
         f"  loss       {loss}  {sparkline(seen.loss)}",
         f"  privacy    {'; '.join(privacy)}",

@@ -214,7 +214,7 @@ def words_for(result: Result, name: str) -> Words:
         str(about.get("title") or (known.title if known else name.replace("_", " "))),
         str(about.get("column", known.column if known else "")),
         str(about.get("units", known.unit if known else "")),
-        str(about.get("scale", known.scale if known else "linear")),
+        "log" if about.get("scale", known.scale if known else "linear") == "log" else "linear",
     )
 
 
