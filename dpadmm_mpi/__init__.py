@@ -6,8 +6,8 @@
 (1, 5)
 
 `run` and `load` are all that most people need, and `tune`, which finds the best settings for a privacy budget;
-`run(data=(X, y), graph=...)` takes arrays and graphs as they are in memory, and
-`PrivateConsensusClassifier` is the same as a scikit-learn estimator. The decorators enter classes of your own:
+`run(data=(X, y), graph=...)` takes arrays and graphs as they are in memory, and `PrivateConsensusClassifier` and
+`PrivateConsensusRegressor` are the same as scikit-learn estimators. The decorators enter classes of your own:
 `@dp.method("NAME")` above a subclass of `dp.methods.Decentralised`, and likewise `loss`, `graph`, `source`, `partition`,
 `step`, `perturbation`, `noise`, `metric`, `account`, `regulariser`, `linear_map` and `plot`; `dpadmm new method NAME` writes
 a first one. `dp.testing` has the laws that such a class must keep.
@@ -21,7 +21,7 @@ from dpadmm_mpi.errors import DpadmmError, InputError, RunError
 
 if TYPE_CHECKING:
     from dpadmm_mpi import data, methods, networks, plots, privacy, problems, testing
-    from dpadmm_mpi.api.estimators import PrivateConsensusClassifier
+    from dpadmm_mpi.api.estimators import PrivateConsensusClassifier, PrivateConsensusRegressor
     from dpadmm_mpi.api.result import Result
     from dpadmm_mpi.api.running import load, run
     from dpadmm_mpi.api.tuning import tune
@@ -59,7 +59,7 @@ _LAZY = {
     "regulariser": ("dpadmm_mpi.methods.curated.regularisers", "regularisers.register"),
     "source": ("dpadmm_mpi.data.sources", "sources.register"),
     "step": ("dpadmm_mpi.data.steps", "steps.register"),
-    "PrivateConsensusClassifier": ("dpadmm_mpi.api.estimators", "PrivateConsensusClassifier"),
+    **{name: ("dpadmm_mpi.api.estimators", name) for name in ("PrivateConsensusClassifier", "PrivateConsensusRegressor")},
     "Result": ("dpadmm_mpi.api.result", "Result"),
     **{name: ("dpadmm_mpi.api.running", name) for name in ("load", "run")},
     "tune": ("dpadmm_mpi.api.tuning", "tune"),
@@ -70,6 +70,7 @@ __all__ = [
     "DpadmmError",
     "InputError",
     "PrivateConsensusClassifier",
+    "PrivateConsensusRegressor",
     "Result",
     "RunError",
     "account",

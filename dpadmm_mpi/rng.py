@@ -27,6 +27,7 @@ class Purpose(IntEnum):
     SAMPLES = 8
     INNER_NOISE = 9
     RELEASE = 10
+    EDGE_NOISE = 11  # its address has an edge in the place of the node
     CANARIES = 20
     TRIALS = 30
     TRIES = 31

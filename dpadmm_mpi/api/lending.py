@@ -1,6 +1,8 @@
 """Arrays of a Python program, at hand for a run or an audit: the ranks find out what they have together."""
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -38,12 +40,17 @@ def at_hand(
     source = config.data.source
     if inventory is None or not isinstance(source, Arrays):
         return arrays.lent(None)
+    if agree(transport, partial(source.needs_range, inventory)):
+        spans = transport.gather_objects(agree(transport, brought.span))
+        lows, highs = zip(*(span for span in spans if span is not None), strict=True)
+        inventory = replace(inventory, span=(min(lows), max(highs)))
     if not inventory.shards:
         return arrays.lent(Lent(inventory, brought))
     prepared = agree(transport, lambda: source.prepare(brought, inventory))
-    everywhere = transport.gather_objects([(shard.records, shard.features) for shard in prepared])
-    known = [pair for rank in everywhere for pair in rank]
+    everywhere = transport.gather_objects([(shard.records, shard.features, clipped) for shard, clipped in prepared])
+    known = [counts for rank in everywhere for counts in rank]
     first = sum(len(rank) for rank in everywhere[: transport.rank])
-    here = {first + k: shard for k, shard in enumerate(prepared)}
-    sizes = np.array([records for records, _ in known], dtype=np.int64)
-    return arrays.lent(Lent(inventory, brought, here, sizes, known[0][1]))
+    here = {first + k: shard for k, (shard, _) in enumerate(prepared)}
+    sizes = np.array([records for records, *_ in known], dtype=np.int64)
+    clipped = sum(count for *_, count in known)
+    return arrays.lent(Lent(inventory, brought, here, sizes, known[0][1], clipped))

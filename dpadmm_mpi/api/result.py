@@ -1,6 +1,5 @@
 """A result that shows itself: in a notebook, as text, as a figure; and the classifier in it."""
 
-from html import escape
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,9 @@ from dpadmm_mpi.methods import Config
 from dpadmm_mpi.methods.base import as_table
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.plots import figure, svg
+from dpadmm_mpi.reports.html import escape
 from dpadmm_mpi.reports.tables import result_cells, results_table
+from dpadmm_mpi.showing import brief, sentence
 from dpadmm_mpi.storage import result as stored
 from dpadmm_mpi.storage.experiments import read_again
 from dpadmm_mpi.storage.result import accounts, is_proven, last_row
@@ -79,8 +80,13 @@ class Result(stored.Result):
 
     @property
     def labels(self) -> NDArray[Any]:
-        """What -1 and +1 stand for, themselves where the records did not come from Python; of several classes, their names."""
+        """What -1 and +1 stand for, themselves where the records did not come from Python; of several classes, their names.
+
+        None where numbers are predicted.
+        """
         about = self.attributes["data"]
+        if about.get("target") == "number":
+            return np.empty(0)
         return np.asarray(about.get("labels", about["classes"] if about.get("target") == "classes" else [-1, 1]))
 
     @property
@@ -117,7 +123,7 @@ class Result(stored.Result):
             sentences.append(
                 f"The worst node counts; neighbours: {self.attributes[f'privacy/{name}']['neighbouring_relation']}."
             )
-        return sentences
+        return [sentence(words) for words in sentences]
 
     def summary(self) -> str:
         """What was run on what, the last values and the privacy, as text.
@@ -136,7 +142,7 @@ class Result(stored.Result):
         config, data = self.config, self.attributes["data"]
         records, sizes = len(self["data/node_of_record"]), self["data/sizes"]
         lines = [
-            f"{self.name}: {config.method_name}, {config.iterations} iterations, {config.runs} runs"
+            f"{brief(self.name)}: {config.method_name}, {config.iterations} iterations, {config.runs} runs"
             + ("" if self.complete else " (incomplete)"),
             f"network: {len(self['node'])} nodes, {len(self['graph/edges'])} edges",
             f"records: {sizes.sum()} for training, {sizes.min()} to {sizes.max()} at a node, {records - sizes.sum()} for "
@@ -146,7 +152,7 @@ class Result(stored.Result):
             "",
             *([f"classifier: {self.classifier_in_words}"] if "release" in as_table(config) else []),
             *self.privacy_in_words(),
-            *(f"note: {note}" for note in str(self.attributes["/"].get("notes", "")).splitlines()),
+            *(f"note: {sentence(note)}" for note in str(self.attributes["/"].get("notes", "")).splitlines()),
         ]
         return "\n".join(lines)
 
@@ -183,12 +189,12 @@ class Result(stored.Result):
         header, rows = result_cells([self])
         cells = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        words = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.privacy_in_words())
+        listed = "".join(f"<li>{escape(words)}</li>" for words in self.privacy_in_words())
         try:
             curves = svg([self], "overview", prefix=f"dpadmm-{next(_FIGURES)}")
         except InputError as error:
             curves = f"<p>{escape(str(error))}</p>"  # without matplotlib, or before the first row
-        return f"<div><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>{curves}<ul>{words}</ul></div>"
+        return f"<div><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>{curves}<ul>{listed}</ul></div>"
 
     def audit(
         self,

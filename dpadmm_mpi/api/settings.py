@@ -37,7 +37,8 @@ def changes(settings: Mapping[str, Any], base: Table, before: Sequence[Setting] 
     tables = _tables(base, [*before, *found])
     tables["algorithm"] |= {key: value for key, value in loose.items() if key == "method"}
     for key, value in loose.items():
-        section = _home(key, tables, {name: item for name, item in loose.items() if isinstance(item, str)})
+        words = {name: item for name, item in loose.items() if isinstance(item, str)}
+        section = "data" if key == "target" and key in words else _home(key, tables, words)
         found.append((f"{section}.{key}", value))
     return found if epsilon is None else [*found, *_private(epsilon, _tables(base, [*before, *found]))]
 

@@ -19,7 +19,6 @@ from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.engine.loop import Silent
 from dpadmm_mpi.engine.simulation import Simulation
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods.auditing import refuse_other_losses
 from dpadmm_mpi.methods.base import Plan, make_plan
 from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.parallel.owners import assign_owners
@@ -75,18 +74,22 @@ class OneRunAudit:
 
 @dataclass(frozen=True)
 class Canaries:
-    """Signed rows that are put into the data, z or -z: the twin has the other label, or is the antipodal record."""
+    """Signed rows that are put into the data, z or -z: the twin has the other label, or is the antipodal record.
+
+    Where numbers or classes are predicted, the antipodal record with the same target: the largest number, or the first class.
+    """
 
     node: Ints  # (m,)
     record: Ints  # (m,): which of the node's records it replaces
     direction: Array  # (m, d): z, of norm 1
     coin: Array  # (m,): +1 or -1
 
-    def put_into(self, rows: Array, node: int) -> Array:
+    def put_into(self, shard: Shard, node: int, target: float) -> Shard:
         mine = self.node == node
-        changed = rows.copy()
-        changed[self.record[mine]] = self.coin[mine, None] * self.direction[mine]
-        return changed
+        rows, targets = np.array(shard.X), shard.y.copy()
+        rows[self.record[mine]] = self.coin[mine, None] * self.direction[mine]
+        targets[self.record[mine]] = target
+        return Shard(rows, targets)
 
 
 def audit_one_run(
@@ -106,22 +109,25 @@ def audit_one_run(
     plan, dataset = make_plan(msgspec.structs.replace(configs[0], runs=1, record=record))
     if not plan.config.is_noisy:
         raise InputError("--one-run: a run without noise has an infinite privacy loss; there is nothing to audit")
-    refuse_other_losses(plan, "--one-run")
-    rows = [_signed_rows(plan, dataset, i) for i in range(plan.nodes)]
-    placed = _place(plan, rows, canaries)
-    final = _final_models(plan, [placed.put_into(mine, i) for i, mine in enumerate(rows)])
-    guesses = _guess(placed, final)
+    shards = [_records(plan, dataset, i) for i in range(plan.nodes)]
+    placed = _place(plan, [np.asarray(mine.X) for mine in shards], canaries)
+    target = 0.0 if plan.loss.predicts == "classes" else 1.0
+    final = _final_models(plan, [placed.put_into(mine, i, target) for i, mine in enumerate(shards)])
+    guesses = _guess(placed, _towards_target(final, plan.loss.outputs))
     # A canary is replaced, so nothing is said against an account of adding or removing one.
     sound = [account for account in plan.accounts if account.proven and account.neighbours.startswith("replace")]
     verdicts = [_verdict(account, placed, guesses, confidence) for account in sound]
     return OneRunAudit(plan.config.name, guesses[0], verdicts)
 
 
-def _signed_rows(plan: Plan[Any], dataset: Dataset[Any], node: int) -> Array:
+def _records(plan: Plan[Any], dataset: Dataset[Any], node: int) -> Shard:
+    """Dense; of a margin loss signed rows, all of them with the label +1."""
     if plan.features > DENSE_HESSIAN:
         raise InputError(f"--one-run: {plan.features} features are too many for this; up to {DENSE_HESSIAN} are possible")
-    rows = dataset.loader.shard(dataset.address(node)).into_signed()
-    return rows if isinstance(rows, np.ndarray) else rows.toarray()
+    shard = dataset.loader.shard(dataset.address(node))
+    signed = plan.loss.predicts == "binary"
+    rows = shard.into_signed() if signed else shard.X
+    return Shard(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.ones_like(shard.y) if signed else shard.y)
 
 
 def _place(plan: Plan[Any], rows: list[Array], canaries: int | None) -> Canaries:
@@ -129,7 +135,8 @@ def _place(plan: Plan[Any], rows: list[Array], canaries: int | None) -> Canaries
 
     The surest guesses come from canaries that do not share a direction: as many as features, unless more are asked for.
     """
-    m = min(plan.features, int(plan.sizes.sum()) // 4) if canaries is None else canaries
+    features = rows[0].shape[1]
+    m = min(features, int(plan.sizes.sum()) // 4) if canaries is None else canaries
     number, turn = np.arange(m), np.arange(m) // plan.nodes
     node = number % plan.nodes
     if m < 1 or (np.bincount(node, minlength=plan.nodes) > plan.sizes).any():
@@ -139,7 +146,7 @@ def _place(plan: Plan[Any], rows: list[Array], canaries: int | None) -> Canaries
     order = [rng.permutation(len(mine)) for rng, mine in zip(rngs, rows, strict=True)]
     record = np.array([order[i][k] for i, k in zip(node, turn, strict=True)], dtype=np.int64)
     coin = np.array([2.0 * rngs[i].integers(2) - 1.0 for i in node])
-    return Canaries(node, record, directions.T[number % plan.features], coin)
+    return Canaries(node, record, directions.T[number % features], coin)
 
 
 class _Finals:
@@ -171,11 +178,16 @@ class _Finals:
         self.final = final
 
 
-def _final_models(plan: Plan[Any], rows: list[Array]) -> Array:
+def _towards_target(final: Array, outputs: int) -> Array:
+    """(N, d): what grows along a canary; of several classes, the first's weights over the mean of all."""
+    weights = final.reshape(len(final), outputs, -1)
+    return np.asarray(weights[:, 0] - (weights.mean(axis=1) if outputs > 1 else 0.0))
+
+
+def _final_models(plan: Plan[Any], shards: list[Shard]) -> Array:
     """One run with these records, in this process: every node's final model, (N, d)."""
     from threadpoolctl import threadpool_limits
 
-    shards = [Shard(mine, np.ones(len(mine))) for mine in rows]
     owner = assign_owners(plan.sizes, 1, plan.topology.has_hub)
     log = _Finals()
     with threadpool_limits(limits=1):

@@ -3,12 +3,14 @@
 import logging
 import sys
 import traceback
+import warnings
 from pathlib import Path
 
 import click
 
-from dpadmm_mpi.errors import DpadmmError, InputError
+from dpadmm_mpi.errors import DpadmmError, InputError, system_sentence
 from dpadmm_mpi.registry import blamed
+from dpadmm_mpi.showing import paragraph, sentence
 
 _debug = False
 
@@ -32,14 +34,29 @@ config_argument = click.argument("config", required=False, type=click.Path(path_
 result_files = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 
 
+def say(text: object = "", end: str = "\n") -> None:
+    """The commands' answers, on standard output: everything that they print goes through here."""
+    print(paragraph(text), end=end, flush=True)
+
+
+def note(text: object) -> None:
+    print(f"dpadmm: note: {sentence(text)}", file=sys.stderr, flush=True)
+
+
 class _Notes(logging.Handler):
     """What the library logs, as notes on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"dpadmm: note: {record.getMessage()}", file=sys.stderr, flush=True)
+        note(record.getMessage())
+
+
+def _note_of_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    note(f"{category.__name__}: {message}")
 
 
 def log_to_stderr() -> None:
+    """What the library logs, and what others warn of, as notes."""
+    warnings.showwarning = _note_of_warning
     logger = logging.getLogger("dpadmm_mpi")
     logger.setLevel(logging.INFO)
     logger.handlers = [_Notes()]
@@ -63,9 +80,11 @@ def speak(error: BaseException, who: str = "dpadmm") -> None:
         text = "out of memory; use fewer ranks on this machine, or fewer records"
     elif (where := blamed(error)) is not None:
         text = where
+    elif isinstance(error, OSError):
+        text = system_sentence(error)
     else:
         text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
-    print(f"{who}: {text}", file=sys.stderr, flush=True)
+    print(f"{who}: {sentence(text)}", file=sys.stderr, flush=True)
 
 
 def quickstart() -> Path:

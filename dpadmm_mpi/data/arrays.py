@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,9 @@ from dpadmm_mpi.data.records import Records, Target, concatenate
 from dpadmm_mpi.data.shard import NORM_SLACK, Shard, row_norms
 from dpadmm_mpi.data.sources import Source, sources
 from dpadmm_mpi.data.steps import Step, preprocess, steps
-from dpadmm_mpi.data.targets import MOST_CLASSES, kind_of
+from dpadmm_mpi.data.targets import MOST_CLASSES, Label, check_range, kind_of, range_of, scaled_into, target_over
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.types import Ints, Matrix
-
-Label = str | int | float
 
 # From Python objects to records
 
@@ -169,6 +167,15 @@ class Brought:
     def parts(self) -> tuple[Records, ...]:
         return self.shards if self.whole is None else (self.whole,)
 
+    @property
+    def everything(self) -> tuple[Records, ...]:
+        return self.parts if self.test is None else (*self.parts, self.test)
+
+    def span(self) -> tuple[float, float] | None:
+        """Of the targets, which are numbers; None: there are none."""
+        ranges = [range_of(part.y, "y") for part in self.everything]
+        return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
+
 
 def bring(data: Any, test: Any, shards: Any) -> Brought:
     """What was passed to `run`, checked as far as this rank can."""
@@ -190,22 +197,33 @@ class Summary(NamedTuple):
     digests: list[str]
     widths: list[int]
     sparse: list[bool]
-    labels: list[Label]  # that occur
+    labels: list[Label]  # that occur; none where they can only be numbers to predict
+    measured: bool  # they can only be such numbers
     names: tuple[str, ...] | None
     test: str  # checksum; "": none
 
     @classmethod
     def of(cls, brought: Brought) -> "Summary":
-        everything = [*brought.parts, *([] if brought.test is None else [brought.test])]
+        everything = brought.everything
+        found = [np.unique(part.y) for part in everything]
+        measured = any(_are_measured(labels) for labels in found)
         return cls(
             spread=brought.whole is not None,
             digests=[digest(part) for part in brought.parts],
             widths=[int(part.matrix.shape[1]) for part in everything],
             sparse=[not isinstance(part.X, np.ndarray) for part in brought.parts],
-            labels=[label for part in everything for label in np.unique(part.y).tolist()],
+            labels=[] if measured else [label for labels in found for label in labels.tolist()],
+            measured=measured,
             names=everything[0].names if everything else None,
             test="" if brought.test is None else digest(brought.test),
         )
+
+
+def _are_measured(labels: NDArray[Any]) -> bool:
+    """Whether these different labels can be nothing but numbers to predict: broken ones, or more than classes can be."""
+    if labels.dtype.kind == "U" or len(labels) <= 2:
+        return False
+    return len(labels) > MOST_CLASSES or bool(np.any(labels != np.rint(labels)))
 
 
 @dataclass(frozen=True)
@@ -217,6 +235,8 @@ class Inventory:
     names: tuple[str, ...] | None
     shards: int  # that were brought, one for each node; 0: records to be spread over the nodes
     holders: Ints | None  # rank that has the records of each node; None: rank 0 has everything
+    measured: bool = False  # some labels can only be numbers to predict, and `labels` does not have them
+    span: tuple[float, float] | None = None  # of the targets that are numbers, where no range was given
 
 
 def take_stock(summaries: Sequence[Summary]) -> Inventory:
@@ -239,6 +259,7 @@ def take_stock(summaries: Sequence[Summary]) -> Inventory:
         first.names,
         0 if spread else len(digests),
         None if bringing == [0] else held,
+        any(summary.measured for summary in summaries),
     )
 
 
@@ -288,6 +309,7 @@ class Lent:
     shards: dict[int, Shard] = field(default_factory=dict)  # prepared, by node: of those that lie here
     sizes: Ints | None = None  # of all nodes' shards; None: the records are to be spread
     features: int = 0  # of the shards
+    clipped: int = 0  # targets of all nodes' shards that lie outside the given range
 
 
 _LENT: ContextVar[Lent | None] = ContextVar("lent", default=None)
@@ -314,10 +336,13 @@ def _at_hand(sha256: str) -> Lent:
     return found
 
 
-def as_numbers(y: NDArray[Any], labels: tuple[Label, ...]) -> NDArray[np.float64]:
-    """-1 and +1, or the place of each label among several."""
-    if len(labels) == 2:
-        return np.where(y == labels[1], 1.0, -1.0)
+def as_signs(y: NDArray[Any], labels: tuple[Label, ...]) -> NDArray[np.float64]:
+    """-1 and +1 of two labels."""
+    return np.where(y == labels[1], 1.0, -1.0)
+
+
+def as_places(y: NDArray[Any], labels: tuple[Label, ...]) -> NDArray[np.float64]:
+    """The place of each label among several."""
     return np.searchsorted(np.array(labels), y).astype(np.float64)
 
 
@@ -349,32 +374,75 @@ class Arrays(Source):
 
     sha256: str  # of the records
     positive: Label | None = None  # the label that means +1; unset: the larger of the two
+    target: Literal["binary", "classes", "number"] | None = None  # what the labels are; None: found from them
+    target_range: list[float] | None = None  # [LOW, HIGH] of numbers, known beforehand; None: found, which no account counts
     preprocess: Annotated[list[Step] | None, Choices(steps, "step")] = None  # what is done to the records, in this order
+
+    def check(self) -> None:
+        if self.target_range is not None:
+            check_range(self.target_range)
 
     def dataset(self, division: Division, nodes: int, seed: int) -> Dataset[Any]:
         found = _at_hand(self.sha256)
         return self._spread(found, division, nodes, seed) if found.sizes is None else self._held(found, division, nodes)
 
-    def labels(self, inventory: Inventory) -> tuple[Label, ...]:
-        """What -1 and +1 stand for, or the classes."""
+    def kind(self, inventory: Inventory) -> str:
+        """Of the labels: "binary", "classes" or "number"."""
         found = inventory.labels
-        if not 2 <= len(found) <= MOST_CLASSES or kind_of(np.array(found)) == "number":
-            shown = ", ".join(map(str, found[:4])) + (", ..." if len(found) > 4 else "")
+        kind: str | None = self.target
+        if kind is None:
+            kind = "number" if inventory.measured else kind_of(np.array(found), self.positive, self.target_range)
+        if kind != "number" and self.target_range is not None:
+            raise InputError('data.target_range: is the range of numbers; set target="number", or remove it')
+        if kind != "binary" and self.positive is not None:
+            raise InputError(f"data.positive: has no meaning where labels are {_KINDS[kind]}; remove it")
+        if kind != "number" and inventory.measured:
             raise InputError(
-                f"y: found {_labels_in_words(len(found))} ({shown}); two are needed, or several classes; numbers that are to "
-                "be predicted are read from files only"
+                f"y: holds broken numbers, or more different ones than the {MOST_CLASSES} classes that can be told apart, but "
+                f'data.target = "{kind}"; remove it, and the labels are numbers to predict'
             )
+        return kind
+
+    def labels(self, inventory: Inventory) -> tuple[Label, ...]:
+        """What -1 and +1 stand for, or the classes; none of numbers."""
+        kind, found = self.kind(inventory), inventory.labels
+        if kind == "number":
+            return ()
+        if not 2 <= len(found) <= (2 if kind == "binary" else MOST_CLASSES):
+            shown = ", ".join(map(str, found[:4])) + (", ..." if len(found) > 4 else "")
+            several = "two are needed" if kind == "binary" else f"2 to {MOST_CLASSES} classes can be told apart"
+            raise InputError(f"y: found {_labels_in_words(len(found))} ({shown}); {several}")
         if self.positive is None:
             return found
-        if len(found) > 2:
-            raise InputError(f"data.positive: has no meaning with {len(found)} classes; remove it")
         if self.positive not in found:
             raise InputError(f"data.positive: no label is {self.positive!r}; the labels are {found[0]!r} and {found[1]!r}")
         return (found[0], found[1]) if self.positive == found[1] else (found[1], found[0])
 
-    def prepare(self, brought: Brought, inventory: Inventory) -> list[Shard]:
-        """The shards of this rank after the steps, each alone."""
+    def needs_range(self, inventory: Inventory) -> bool:
+        """Whether the range of the targets has to be found."""
+        return self.target_range is None and self.kind(inventory) == "number"
+
+    def meaning(self, inventory: Inventory) -> Target:
+        """What the labels are."""
+        if self.kind(inventory) != "number":
+            labels = self.labels(inventory)
+            names = tuple(label if isinstance(label, str) else f"{label:g}" for label in labels)
+            return Target("binary" if len(names) == 2 and self.target != "classes" else "classes", names)
+        span = inventory.span if self.target_range is None else self.target_range
+        assert span is not None  # `needs_range`
+        return target_over(span, self.target_range is None, "y")
+
+    def with_target(self, records: Records, inventory: Inventory, where: str) -> Records:
+        """Labels as numbers, and what they are."""
+        target = self.meaning(inventory)
+        if target.kind == "number":
+            return scaled_into(records, target, where)
         labels = self.labels(inventory)
+        signed = target.kind == "binary"
+        return replace(records, y=as_signs(records.y, labels) if signed else as_places(records.y, labels), target=target)
+
+    def prepare(self, brought: Brought, inventory: Inventory) -> list[tuple[Shard, int]]:
+        """The shards of this rank after the steps, each alone, and how many of its targets were clipped."""
         apart = [steps.name_of(type(step)) for step in self.preprocess or () if not step.by_record]
         if apart:
             raise InputError(
@@ -383,9 +451,10 @@ class Arrays(Source):
             )
         prepared = []
         for k, part in enumerate(brought.parts):
-            made = preprocess(replace(part, y=as_numbers(part.y, labels)), self.preprocess or ()).records
-            refuse_unfit(made, f"shards[{k}]" if brought.whole is None else "data")
-            prepared.append(Shard(made.matrix, made.y))
+            where = f"shards[{k}]" if brought.whole is None else "data"
+            made = preprocess(self.with_target(part, inventory, where), self.preprocess or ()).records
+            refuse_unfit(made, where)
+            prepared.append((Shard(made.matrix, made.y), made.target.clipped))
         return prepared
 
     def _held(self, found: Lent, division: Division, nodes: int) -> "ArrayDataset":
@@ -407,26 +476,31 @@ class Arrays(Source):
     def _test(self, found: Lent) -> Shard | None:
         if (given := found.brought.test) is None:
             return None
-        made = preprocess(replace(given, y=as_numbers(given.y, self.labels(found.inventory))), self.preprocess or ()).records
+        made = preprocess(self.with_target(given, found.inventory, "test"), self.preprocess or ()).records
         refuse_unfit(made, "test")
         return Shard(made.matrix, made.y)
 
     def _spread(self, found: Lent, division: Division, nodes: int, seed: int) -> "ArrayDataset":
         """All records go through the steps together, and then to the nodes."""
-        whole, labels = found.brought.whole, self.labels(found.inventory)
+        whole = found.brought.whole
         assert whole is not None
         together = whole if found.brought.test is None else concatenate(whole, found.brought.test)
-        records, words, *_ = preprocess(replace(together, y=as_numbers(together.y, labels)), self.preprocess or ())
+        prepared = preprocess(self.with_target(together, found.inventory, "data"), self.preprocess or ())
+        records = prepared.records
         refuse_unfit(records, "data")
         owners, sizes = division.deal(records.y, nodes, seed, records.training)
         everything = Shard(records.matrix, records.y)
         index = np.flatnonzero(owners == TEST)
-        about = replace(self._about(found, words), names=records.names)
+        about = replace(self._about(found, prepared.done), names=records.names, learned=prepared.learned, target=records.target)
         test = everything.rows(index) if len(index) else None
         return ArrayDataset(about, sizes, owners, everything.features, test, everything)
 
     def _about(self, found: Lent, words: list[str]) -> "About":
-        return About(self.sha256, words, self.labels(found.inventory), found.inventory.names)
+        target = self.meaning(found.inventory)._replace(clipped=found.clipped)
+        return About(self.sha256, words, self.labels(found.inventory), found.inventory.names, target)
+
+
+_KINDS = {"binary": "two", "classes": "classes", "number": "numbers"}
 
 
 def _labels_in_words(count: int) -> str:
@@ -441,11 +515,8 @@ class About:
     words: list[str]
     labels: tuple[Label, ...]
     names: tuple[str, ...] | None
-
-    @property
-    def target(self) -> Target:
-        names = tuple(label if isinstance(label, str) else f"{label:g}" for label in self.labels)
-        return Target("binary" if len(names) == 2 else "classes", names)
+    target: Target
+    learned: list[str] = field(default_factory=list)  # from all records together, by the steps
 
 
 @dataclass(frozen=True)
@@ -510,10 +581,16 @@ class ArrayDataset:
             "source": "arrays",
             "files": [f"arrays sha256 {self.about.sha256}"],
             "preprocessing": self.about.words or ["none"],
-            "labels": list(self.about.labels),
-            "target": self.target.kind,
-            "classes": list(self.target.classes),
+            **self._labels(),
         }
+
+    def _labels(self) -> dict[str, Any]:
+        if self.target.kind == "number":
+            return {"target": "number", "target_centre": self.target.centre, "target_scale": self.target.scale}
+        return {"labels": list(self.about.labels), "target": self.target.kind, "classes": list(self.target.classes)}
+
+    def leaks(self) -> list[str]:
+        return self.about.learned
 
     def feature_names(self) -> list[str] | None:
         return None if self.about.names is None else list(self.about.names)

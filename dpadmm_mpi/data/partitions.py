@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpadmm_mpi.config.options import Count, FilePath, Options, Positive, Probability
+from dpadmm_mpi.data.bounded import text
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generator
@@ -259,7 +260,7 @@ class NodeFile(Partition):
 
     def _node_of(self, records: Traits) -> Ints:
         assert records.numbers is not None
-        table = self._table()
+        table = self._table(int(records.numbers.max(initial=-1)))
         missing = records.numbers[records.numbers >= len(table)]
         found = table[np.minimum(records.numbers, len(table) - 1)] if len(table) else missing
         if len(missing) or np.any(found < TEST):
@@ -267,13 +268,10 @@ class NodeFile(Partition):
             raise InputError(f"data.node_file: {self.node_file} has no node for record {record}, counted from 0; add it")
         return found
 
-    def _table(self) -> Ints:
-        """The node of each record in the files; below TEST where nothing is said."""
+    def _table(self, last: int) -> Ints:
+        """The node of each record in the files, up to the number `last`; below TEST where nothing is said."""
         path = Path(self.node_file)
-        try:
-            lines = path.read_text(encoding="utf-8").split()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"data.node_file: {path} cannot be read: {getattr(error, 'strerror', error)}") from None
+        lines = text(path, "data.node_file").split()
         pairs = bool(lines) and lines[0] == PARTITION_HEADER
         try:
             if not pairs:
@@ -283,8 +281,10 @@ class NodeFile(Partition):
             raise InputError(
                 f'data.node_file: {path} must have a whole number per line, or the header "{PARTITION_HEADER}" and two of them'
             ) from None
-        table = np.full(int(record.max(initial=-1)) + 1, TEST - 1)
-        table[record] = node
+        if record.min(initial=0) < 0:
+            raise InputError(f"data.node_file: {path} has the record {record.min()}; they are counted from 0")
+        table, named = np.full(last + 1, TEST - 1), record <= last
+        table[record[named]] = node[named]
         return table
 
 

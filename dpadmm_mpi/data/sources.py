@@ -30,6 +30,7 @@ from dpadmm_mpi.data.shard import NORM_SLACK
 from dpadmm_mpi.data.steps import Step, steps
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import read_bytes, refuse_special
 from dpadmm_mpi.registry import Registry, file_of, is_inside, place_of
 from dpadmm_mpi.types import Ints
 
@@ -100,7 +101,7 @@ class StoredSource(Source):
     def identity_of_code(self) -> list[str]:
         """What changes with an extension that reads or prepares the records."""
         files = {file_of(type(part)) for part in (self, *self.preprocessing)} - {None}
-        return sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file is not None)
+        return sorted(hashlib.sha256(read_bytes(file)).hexdigest() for file in files if file is not None)
 
     def store_key(self, files: dict[str, Path], version: int) -> str:
         """A name for the prepared records: changes with the files and with everything that shapes the records."""
@@ -150,8 +151,8 @@ def files_at(given: str, key: str, single: bool = False) -> list[Path]:
         return [path]
     found = [] if single else [found for found in map(Path, glob(given)) if found.is_file()]  # noqa: PTH207  # absolute patterns too
     if not found:
-        what = "it is a folder" if path.is_dir() else "no such file"
-        raise InputError(f"{key}: {path} cannot be read: {what}")
+        refuse_special(path, f"{key}: ")
+        raise InputError(f"{key}: {path} cannot be read: no such file")
     return sorted(found, key=lambda each: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", str(each))])
 
 
@@ -170,8 +171,10 @@ class FileSource(StoredSource, kw_only=True):
     target_range: list[float] | None = None  # [LOW, HIGH] of numbers, known beforehand; None: found, which no account counts
 
     def check(self) -> None:
-        if self.target_range is not None and (len(self.target_range) != 2 or not self.target_range[0] < self.target_range[1]):
-            raise InputError(f"data.target_range: found {self.target_range}; two numbers are needed, the smaller one first")
+        if self.target_range is not None:
+            from dpadmm_mpi.data.targets import check_range
+
+            check_range(self.target_range)
 
     @abstractmethod
     def read_file(self, path: Path, features: int | None) -> Records:
@@ -213,6 +216,7 @@ class TableSource(FileSource, kw_only=True):
     keep: list[str] | None = None  # the columns that are features; None: all but those of drop
 
     def check(self) -> None:
+        super().check()
         if self.drop is not None and self.keep is not None:
             raise InputError("data.drop: data.keep says already which columns are features; remove one of the two")
         for key in ("drop", "keep"):

@@ -11,12 +11,14 @@ from dpadmm_mpi.data.readers import with_signs
 from dpadmm_mpi.data.records import Records, Target
 from dpadmm_mpi.errors import InputError
 
+Label = str | int | float
+
 FEW_NUMBERS = 20  # different whole numbers, up to which labels are taken for classes
 MOST_CLASSES = 100
 
 
 def with_target(
-    records: Records, kind: str | None, positive: str | int | float | None, span: Sequence[float] | None, where: str
+    records: Records, kind: str | None, positive: Label | None, span: Sequence[float] | None, where: str
 ) -> Records:
     """Labels as numbers, and what they are; `span` is the range of numbers, where it is given."""
     kind = kind or kind_of(records.y, positive, span)
@@ -33,7 +35,7 @@ def with_target(
     return replace(signed, target=Target("binary", tuple(name for names in both for name in names)))
 
 
-def kind_of(labels: NDArray[Any], positive: str | int | float | None = None, span: Sequence[float] | None = None) -> str:
+def kind_of(labels: NDArray[Any], positive: Label | None = None, span: Sequence[float] | None = None) -> str:
     """Whole numbers are classes if there are few of them; two labels are what they always were."""
     if span is not None:
         return "number"
@@ -54,16 +56,45 @@ def _as_numbers(labels: NDArray[Any]) -> NDArray[np.float64] | None:
 
 
 def _numbers(records: Records, span: Sequence[float] | None, where: str) -> Records:
-    values = _as_numbers(records.y)
-    if values is None or not np.isfinite(values).all():
-        odd = next(str(label) for label in records.y.tolist() if not _is_finite(label))
-        raise InputError(f'{where}: the target "{odd}" is no finite number; remove the record, or set data.target = "classes"')
-    low, high = (float(values.min()), float(values.max())) if span is None else (float(span[0]), float(span[1]))
+    target = target_over(range_of(records.y, where) if span is None else span, span is None, where)
+    return scaled_into(records, target, where)
+
+
+def range_of(labels: NDArray[Any], where: str) -> tuple[float, float]:
+    """The smallest and the largest target."""
+    values = _finite(labels, where)
+    return float(values.min()), float(values.max())
+
+
+def target_over(span: Sequence[float], found: bool, where: str) -> Target:
+    """Numbers of a range; `found`: it was taken from the records."""
+    low, high = float(span[0]), float(span[1])
     if not low < high:
         raise InputError(f"{where}: the targets are all {low:g}; data.target_range = [LOW, HIGH] needs LOW < HIGH")
-    centre, scale = (low + high) / 2.0, (high - low) / 2.0
-    target = Target("number", (), centre, scale, range_from_records=span is None)
-    return replace(records, y=np.clip((values - centre) / scale, -1.0, 1.0), target=target)
+    return Target("number", (), (low + high) / 2.0, (high - low) / 2.0, range_from_records=found)
+
+
+def scaled_into(records: Records, target: Target, where: str) -> Records:
+    """Targets in [-1, 1]; those outside the range count as its ends, and are counted."""
+    values = _finite(records.y, where)
+    low, high = target.centre - target.scale, target.centre + target.scale
+    outside = 0 if target.range_from_records else int(np.count_nonzero((values < low) | (values > high)))
+    scaled = np.clip((values - target.centre) / target.scale, -1.0, 1.0)
+    return replace(records, y=scaled, target=target._replace(clipped=outside))
+
+
+def _finite(labels: NDArray[Any], where: str) -> NDArray[np.float64]:
+    values = _as_numbers(labels)
+    if values is None or not np.isfinite(values).all():
+        odd = next(str(label) for label in labels.tolist() if not _is_finite(label))
+        raise InputError(f'{where}: the target "{odd}" is no finite number; remove the record, or set data.target = "classes"')
+    return values
+
+
+def check_range(span: Sequence[float]) -> None:
+    """Refuse a data.target_range that is no range."""
+    if len(span) != 2 or not span[0] < span[1]:
+        raise InputError(f"data.target_range: found {list(span)}; two numbers are needed, the smaller one first")
 
 
 def _is_finite(label: Any) -> bool:

@@ -73,7 +73,10 @@ def refuse_other_losses(plan: Plan[Any], source: str) -> None:
     """Where records are examined as signed rows y x."""
     if plan.loss.predicts != "binary":
         name = losses.name_of(type(plan.loss))
-        raise InputError(f'{source}: this is for losses of the margin, such as "logistic", and not for "{name}"')
+        raise InputError(
+            f'{source}: this is for losses of the margin, such as "logistic", and "{name}" is none; methods '
+            "on a network (admm, m-admm, r-admm, mr-admm) are audited and attacked with every loss"
+        )
 
 
 def nodes_to_audit(plan: Plan[Any], recording: Recording, request: AuditRequest) -> list[int]:

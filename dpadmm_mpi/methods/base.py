@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 
 CLASSIFIERS = ("final/primal", "final/server")  # of what is kept of a last state, what is measured
-
+MOST_STEPS = 1 << 28  # iterations times nodes: plans have tables of this size
 SIDE_BY_SIDE = 16  # runs at most: more would hardly make a pass over the records cheaper for each
 STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states,
 RECORD_NUMBERS = 1 << 22  # or one for each record of the largest shard: a solve has a few vectors of these
@@ -623,6 +623,9 @@ def target_notes(config: Config, dataset: Dataset[Any]) -> list[str]:
     notes = [] if target.kind == "binary" else [f"the labels are {target.words}"]
     if target.range_from_records and config.is_noisy:
         notes.append("the range of the targets is taken from the records, which no account counts; give data.target_range")
+    if target.clipped:
+        low, high = target.centre - target.scale, target.centre + target.scale
+        notes.append(f"targets outside data.target_range = [{low:g}, {high:g}] are clipped to it; there are {target.clipped}")
     return notes
 
 
@@ -658,6 +661,11 @@ def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     (5, [32, 32, 32, 32, 32])
     """
     topology = build(config.network.graph, config.seed)
+    if (config.iterations + 1) * topology.nodes > MOST_STEPS:
+        raise InputError(
+            f"iterations: {config.iterations:,} iterations of {topology.nodes:,} nodes; at most {MOST_STEPS:,} steps of nodes "
+            "are possible"
+        )
     dataset = config.data.dataset(topology.nodes, config.seed)
     topology, dataset = config.method.arranged(topology, dataset)
     plan = config.method.plan(config, topology, dataset)

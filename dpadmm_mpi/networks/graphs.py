@@ -13,12 +13,16 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Choice, Count, FilePath, Fraction, Options, Place, Probability
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import read_text
 from dpadmm_mpi.networks.topology import Topology, components, of_edges
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generator
+from dpadmm_mpi.showing import brief
 from dpadmm_mpi.types import Ints
 
 DRAWS = 1000  # of a random graph, before giving up on a connected one
+MOST_NODES = 1_000_000
+DIGITS = 18  # of a node's number in a file
 
 graphs = Registry["Graph"]("graph", "graphs")
 
@@ -197,8 +201,8 @@ class EdgeFile(Graph):
 
     def _read(self) -> list[tuple[int, int]]:
         try:
-            lines = Path(self.path).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+            lines = read_text(Path(self.path), "utf-8-sig").splitlines()
+        except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is not text"
             raise InputError(f"network.path: {self.path} cannot be read: {reason}") from None
         pairs: list[tuple[int, int]] = []
@@ -206,8 +210,9 @@ class EdgeFile(Graph):
             words = line.split("#")[0].split()
             if not words:
                 continue
-            if len(words) != 2 or not all(word.isdecimal() for word in words):
-                raise InputError(f'network.path: {self.path} line {number} is "{line.strip()}"; two node numbers are needed')
+            if len(words) != 2 or not all(word.isdecimal() and len(word) <= DIGITS for word in words):
+                shown = brief(line.strip())
+                raise InputError(f'network.path: {self.path} line {number} is "{shown}"; two node numbers are needed')
             i, j = int(words[0]), int(words[1])
             if i == j:
                 raise InputError(f"network.path: {self.path} line {number} joins node {i} to itself; remove it")
@@ -246,6 +251,9 @@ class Hub(NamedGraph):
         return np.array([(i, self.nodes) for i in range(self.nodes)], dtype=np.int64).reshape(-1, 2)
 
 
+MOST_NODES_OF: dict[type[Graph], int] = {Complete: 10_000, Random: 10_000}  # every pair of nodes is looked at
+
+
 class Network(Options):
     """Who is joined to whom."""
 
@@ -279,6 +287,8 @@ def build(graph: Graph, seed: int) -> Topology:
     [[0, 1], [1, 2]]
     """
     nodes = graph.size
+    if nodes > (most := MOST_NODES_OF.get(type(graph), MOST_NODES)):
+        raise InputError(f"network: {nodes:,} nodes, numbered from 0; at most {most:,} are possible here")
     if isinstance(graph, Hub):
         return Topology((*(((nodes,),) * nodes), tuple(range(nodes))), has_hub=True)
     if nodes == 1:

@@ -10,7 +10,7 @@ from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.plots import curves
 from dpadmm_mpi.plots.examined import attack_figure, audit_figure
 from dpadmm_mpi.plots.kinds import PlotKind, plots
-from dpadmm_mpi.plots.style import Request, caption, panels, refuse_ending, save, style
+from dpadmm_mpi.plots.style import Request, caption, drawable, panels, refuse_ending, save, style
 from dpadmm_mpi.registry import did_you_mean
 from dpadmm_mpi.storage.result import Result, measurements
 
@@ -70,7 +70,7 @@ def figure(
         raise InputError(f'kind: found "{kind}"; it must be one of {", ".join(plots)}{did_you_mean(kind, list(plots))}')
     request.needs("loss")
     with style():
-        return curves.over_iterations(request, measure) if found is None else found().draw(request)
+        return drawable(curves.over_iterations(request, measure) if found is None else found().draw(request))
 
 
 def draw(

@@ -4,6 +4,7 @@ Colours are told apart without colour vision. In grey, line styles and markers t
 and marker in every panel; where a file has several lines, one for each account, the line style says which account.
 """
 
+import io
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import write_bytes
 from dpadmm_mpi.methods.metrics import metrics
 from dpadmm_mpi.privacy.account import accounts as KINDS
+from dpadmm_mpi.showing import brief, paragraph, shortened
 from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels
 from dpadmm_mpi.types import Array, Ints
 
@@ -26,6 +29,7 @@ MARKERS = ("o", "s", "^", "D", "v")  # 7, 3 and 5: the first 105 files all look 
 FORMATS = ("png", "svg", "pdf")
 MAP = "cividis"  # from dark to light in grey too
 MARKS = 8  # markers or bars on each curve
+LONGEST = 600  # characters of a text in a figure
 LEGEND_LINE = 0.17  # inches
 SPAN = 10  # from this ratio of the largest to the smallest number on, a logarithmic axis shows more
 SETTINGS: dict[Any, Any] = {
@@ -74,7 +78,7 @@ class Request:
     def labels(self) -> list[str]:
         """In short lines; a space before an underscore, without which matplotlib keeps a label to itself."""
         names = [
-            name if result.complete else f"{name} (incomplete)"
+            brief(name) if result.complete else f"{brief(name)} (incomplete)"
             for result, name in zip(self.results, labels(self.results), strict=True)
         ]
         return [in_lines(f" {name}" if name.startswith("_") else name) or " " for name in names]
@@ -84,6 +88,8 @@ class Request:
         for result in self.results:
             if name not in result:
                 hint = f"; {metrics[name].hint}" if name in metrics and metrics[name].hint else ""
+                if name == "test_error" and "mean_squared_error" in result:
+                    hint = "; numbers are predicted in it, so draw mean-squared-error or loss-privacy"
                 raise InputError(f'{result.source} has no /{name}, which the kind "{self.kind}" draws{hint}')
             if numbers and not np.isfinite(result[name]).any():
                 why = "it has no test records" if name == "test_error" else "nothing was recorded"
@@ -275,10 +281,30 @@ def style() -> Iterator[None]:
         yield
 
 
+def drawable(figure: Any) -> Any:
+    """The figure with every text in it as the font can draw it: what it has no sign for is written out."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+    from matplotlib.text import Text
+
+    known = get_font(findfont(FontProperties())).get_charmap()
+    for text in figure.findobj(Text):
+        words = text.get_text()
+        if not words.isascii() or not words.isprintable() or len(words) > LONGEST:
+            lines = paragraph(shortened(words, LONGEST))
+            text.set_text("".join(c if c == "\n" or ord(c) in known else _by_number(c) for c in lines))
+    return figure
+
+
+def _by_number(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
 def save(figure: Any, target: Path) -> None:
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same picture is the same file
+    content = io.BytesIO()  # written when it is whole
+    with style():
+        drawable(figure).savefig(content, format=target.suffix.lstrip("."), dpi=160, metadata=dates.get(target.suffix.lower()))
     try:
-        with style():
-            figure.savefig(target, dpi=160, metadata=dates.get(target.suffix.lower()))
+        write_bytes(target, content.getbuffer())
     except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror}") from None
+        raise InputError(f"{target} cannot be written: {reason_of(error)}; {advice_on(error)}") from None

@@ -5,13 +5,15 @@ Where the noise enters is another choice: perturbations.py.
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
-from dpadmm_mpi.config.options import Options
+from dpadmm_mpi.config.options import NonNegative, Options
 from dpadmm_mpi.config.schedules import Schedule
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.privacy.correlated_noise import Neighbours, Worth, worth
 from dpadmm_mpi.problems.newton import norms
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generators
@@ -56,6 +58,14 @@ class Noise(Options):
     @abstractmethod
     def scaled(self, unit: Array, parameter: Array) -> Array:
         """Vectors of unit size, (runs, nodes, features), at the nodes' parameters, (nodes,)."""
+
+    def edge_std(self, parameter: Array) -> Array | None:
+        """Standard deviation of what a node shares with each neighbour, with opposite signs; None: noise is each node's own."""
+        return None
+
+    def worth(self, neighbours: Neighbours) -> Worth | None:
+        """What the nodes' noise is worth, given that of all others, where neighbours share some; None: it is what it is."""
+        return None
 
     def size(self, shift: Array, parameter: Array) -> Array:
         """A shift in units of the noise: what `random_loss` is about, and what calibration scales."""
@@ -186,8 +196,27 @@ class Gaussian(Noise):
         return np.asarray(gammainc(0.5 * features, 0.5 * (norm / parameter) ** 2))
 
 
+@noises.register("correlated-gaussian")
+class CorrelatedGaussian(Gaussian):
+    """N(0, noise_std^2 I) of each node's own, and a part shared with each neighbour that cancels in the sum over the nodes.
+
+    Neighbours agree on a secret seed. The shared part of an edge is N(0, (edge_ratio noise_std)^2 I), added by one end and
+    taken away by the other. All nodes have the same noise_std. The accounts hold against an eavesdropper who sees all that is
+    released together with `colluders` nodes, honest but curious, who pool their seeds: any so many, or those that are named.
+    """
+
+    edge_ratio: NonNegative = 1.0
+    colluders: Annotated[int, Meta(ge=0)] | list[Annotated[int, Meta(ge=0)]] = 1
+
+    def edge_std(self, parameter: Array) -> Array | None:
+        return self.edge_ratio * parameter
+
+    def worth(self, neighbours: Neighbours) -> Worth | None:
+        return worth(neighbours, self.edge_ratio, self.colluders)
+
+
 def draw(noise: Noise, seed: int, runs: range, nodes: Ints, iteration: int, parameter: Array, features: int) -> Array:
-    """e_i(t), (runs, nodes, d), each from its own address."""
+    """e_i(t), (runs, nodes, d), each from its own address; without what neighbours share (correlated_noise.py)."""
     rngs = generators(seed, Purpose.NOISE, runs, nodes, iteration)
     unit = noise.samples(rngs, len(runs) * len(nodes), features)
     unit = unit.reshape(len(runs), len(nodes), features)

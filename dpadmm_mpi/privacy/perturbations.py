@@ -222,7 +222,9 @@ LEAVES_BEHIND = {
     ("privacy", "noise_std"): ("target", "target_account"),
     ("privacy", "target"): ("alpha", "noise_std"),
 }
-NOISE_KEYS = ("perturbation", "noise", "alpha", "noise_std", "mu", "target", "target_account")
+NOISE_KEYS = (
+    "perturbation", "noise", "alpha", "noise_std", "edge_ratio", "colluders", "mu", "target", "target_account",
+)  # fmt: skip
 
 
 def size_of(schedule: Any) -> Any:

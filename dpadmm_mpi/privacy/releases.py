@@ -47,6 +47,7 @@ class NetworkReleases(DataSteps, Releases):
     parameter: Array
     tolerance: float = 0.0  # norm of the gradient that a solve may end at; 0: solves are exact
     release_std: float = 0.0  # of the Gaussian noise that hides where they end
+    worth: Array | None = None  # (N,) of noise that neighbours share: its deviation given all others' over the parameter
     own_steps: Ints | None = None  # (N,) data steps before a node rests: it leaves its records alone from then on; None: all
 
     @property
@@ -56,6 +57,11 @@ class NetworkReleases(DataSteps, Releases):
     @property
     def touches(self) -> int:
         return len(self.data_steps)
+
+    @property
+    def strength(self) -> Array:
+        """The parameter of the noise that protects each node, given what is known of it, (K, N)."""
+        return self.parameter if self.worth is None else self.parameter * self.worth
 
     @property
     def inexact_shift(self) -> Array:
@@ -83,7 +89,10 @@ class NetworkReleases(DataSteps, Releases):
     def of_nodes(self, nodes: Ints) -> Self:
         """Of some nodes alone: rho/N stays what it is."""
         over_nodes = {name: getattr(self, name)[:, nodes] for name in ("eta", "theta", "parameter")}
-        return replace(self, V=self.V[nodes], B=self.B[nodes], rho=self.rho * len(nodes) / self.nodes, **over_nodes)
+        worth = None if self.worth is None else self.worth[nodes]
+        return replace(
+            self, V=self.V[nodes], B=self.B[nodes], rho=self.rho * len(nodes) / self.nodes, worth=worth, **over_nodes
+        )
 
     def parts(self) -> Sequence[tuple[Ints, Self]]:
         if self.own_steps is None:

@@ -1,5 +1,6 @@
 """HDF5 -> arrays, xarray, pandas. Needs the file only, not the program state that wrote it."""
 
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.hdf5 import open_to_read, reading
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.privacy.account import accounts as KINDS
 from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
+from dpadmm_mpi.storage.survey import refuse_foreign, refuse_impossible, survey
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,6 +116,11 @@ class Result:
         for node in chosen:
             if not 0 <= node < len(pairs):
                 raise InputError(f"node {node}: there are the nodes 0 to {len(pairs) - 1}")
+        if "privacy/worth" in self and len(chosen) > (most := tomllib.loads(self.config_text)["privacy"].get("colluders", 1)):
+            raise InputError(
+                f"{self.source}: neighbours share noise in it, and its accounts hold against {most} of them who pool their "
+                f"seeds, not {len(chosen)}; run it with privacy.colluders = {len(chosen)}"
+            )
         return np.asarray(pairs[:, chosen].max(axis=1, initial=0.0))
 
     @property
@@ -248,7 +256,7 @@ def words_for(result: Result, name: str) -> Words:
         str(about.get("title") or (known.title if known else name.replace("_", " "))),
         str(about.get("column", known.column if known else "")),
         str(about.get("units", known.unit if known else "")),
-        str(about.get("scale", known.scale if known else "linear")),
+        "log" if about.get("scale", known.scale if known else "linear") == "log" else "linear",
     )
 
 
@@ -293,60 +301,27 @@ def load(path: str | Path) -> Result:
 
 def read_attributes(path: Path) -> dict[str, Any]:
     """The attributes of a result file itself; nothing else is read."""
-    with open_file(path) as file:
-        return attributes_of(file)
+    with open_to_read(path) as file:
+        return refuse_foreign(file, path)
 
 
 def open_file(path: Path) -> h5py.File:
     """A result file for reading; one sentence if it is none."""
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
+    file = open_to_read(path)
     try:
-        file = h5py.File(path, "r")
-        kind = file.attrs.get("format")
-    except (OSError, RuntimeError) as error:
-        what = "an HDF5 file that is cut short or damaged" if h5py.is_hdf5(path) else "not a readable HDF5 file"
-        raise InputError(f"{path}: {what} ({error})") from None
-    if kind != "dpadmm_mpi":
+        refuse_foreign(file, path)
+    except BaseException:
         file.close()
-        raise InputError(f"{path}: an HDF5 file, but not one of dpadmm_mpi's results")
+        raise
     return file
 
 
 def read(file: h5py.File, source: str, skip: Sequence[str] = ()) -> Result:
-    arrays, dims = {}, {}
-    try:
-        attributes = {"/": attributes_of(file)}
-        for name, item in objects(file):
-            attributes[name] = attributes_of(item)
-            if isinstance(item, h5py.Dataset) and name not in skip:
-                arrays[name] = item[...]
-                dims[name] = dimensions(item)
-    except (OSError, RuntimeError, KeyError) as error:
-        raise InputError(f"{source}: damaged, cannot be read to the end ({error})") from None
-    return Result(source, arrays, dims, attributes)
-
-
-def objects(file: h5py.File) -> list[tuple[str, Any]]:
-    """Groups and datasets by name, in alphabetical order."""
-    found: list[tuple[str, Any]] = []
-    file.visititems(lambda name, item: found.append((name, item)))
-    return sorted(found, key=lambda pair: pair[0])
-
-
-_SCALE_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST"}  # HDF5's own bookkeeping of dimension scales
-
-
-def attributes_of(item: Any) -> dict[str, Any]:
-    return {key: value for key, value in item.attrs.items() if key not in _SCALE_ATTRIBUTES}
-
-
-def dimensions(dataset: h5py.Dataset) -> tuple[str, ...]:
-    """The names of all axes."""
-    return tuple(_dimension(dataset, axis) for axis in range(dataset.ndim))
-
-
-def _dimension(dataset: h5py.Dataset, axis: int) -> str:
-    """The name of an axis: that of the scale attached to it, or the dataset's own if it is a scale."""
-    scales = dataset.dims[axis].values()
-    return str(scales[0].name if scales else dataset.name).strip("/")
+    contents = survey(file, source)
+    arrays = {}
+    for name, dataset in contents.datasets.items():
+        if name not in skip:
+            with reading(f"{source}: /{name}"):
+                arrays[name] = dataset[...]
+    refuse_impossible(arrays, source)
+    return Result(source, arrays, {name: contents.dims[name] for name in arrays}, contents.attributes)

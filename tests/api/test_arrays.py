@@ -106,6 +106,77 @@ def test_several_classes_give_the_bits_of_a_file_and_are_predicted(tmp_path: Pat
         by_array.predict(frames[1][["b", "a", "c", "d"]])
 
 
+def test_numbers_give_the_bits_of_a_file_and_are_predicted_in_their_units(tmp_path: Path) -> None:
+    """Arrays, a frame and per-node shards; outside the public range they are clipped, and the file and the arrays say so."""
+    (X, _), (X_test, _) = records(), records(2, 60)
+    y, y_test = (20.0 + 30.0 * some[:, 0] + 5.0 * some[:, 1] for some in (X, X_test))
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    np.savez(tmp_path / "b.npz", X=X_test, y=y_test)
+    files = {"source": "npz", "path": str(tmp_path / "a.npz"), "test_path": str(tmp_path / "b.npz")}
+    names = ["loss", "mean_squared_error", "trajectory", "final/primal", "privacy/node_epsilon", "data/node_of_record"]
+    ranges: list[dict[str, Any]] = [{}, {"target_range": [15.0, 30.0]}]
+    for given in ranges:
+        settings = SETTINGS | {"problem": {"loss": "huber-regression"}}
+        by_file = result_of({"data": files | given}, **settings)
+        forms = {"array": (X, y), "frame": (pd.DataFrame(X), pd.Series(y))}
+        found = {name: result_of(None, data=form, test=(X_test, y_test), **given, **settings) for name, form in forms.items()}
+        assert all(np.array_equal(by_file[name], found["array"][name]) for name in names)
+        assert np.array_equal(found["array"]["final/primal"], found["frame"]["final/primal"])
+        assert by_file.attributes["/"]["notes"] == found["array"].attributes["/"]["notes"]
+        words = found["array"].attributes["/"]["notes"]
+        outside = int(((y < 15) | (y > 30)).sum() + ((y_test < 15) | (y_test > 30)).sum())
+        assert ("range of the targets is taken from the records, which no account counts" in words) == (not given)
+        assert (f"targets outside data.target_range = [15, 30] are clipped to it; there are {outside}" in words) == bool(given)
+        scale = 7.5 if given else (max(y.max(), y_test.max()) - min(y.min(), y_test.min())) / 2
+        clipped = np.clip(y_test, 15, 30) if given else y_test
+        error = np.mean((found["array"].predict(X_test) - clipped) ** 2) / scale**2
+        assert found["array"]["mean_squared_error"][0, -1] == pytest.approx(error, rel=1e-9)
+        assert found["array"].labels.size == 0
+        keys = {key: value for key, value in settings.items() if key != "nodes"} | given
+        parts = [(X[:20], y[:20]), (X[20:50], y[20:50]), (X[50:], y[50:])]
+        held = result_of(None, shards=parts, test=(X_test, y_test), graph="complete", **keys)
+        owners = np.repeat([0, 1, 2, -1], [20, 30, 40, 60])
+        (tmp_path / "nodes.csv").write_text("\n".join(["record,node", *(f"{k},{v}" for k, v in enumerate(owners))]) + "\n")
+        dealt = result_of(
+            {"data": files | given | {"split": "node-file", "node_file": str(tmp_path / "nodes.csv")}}, **settings
+        )
+        assert np.array_equal(held["data/node_of_record"], dealt["data/node_of_record"])
+        np.testing.assert_allclose(held["final/primal"], dealt["final/primal"], rtol=1e-12, atol=1e-14)
+
+
+def test_what_the_labels_are_can_be_said() -> None:
+    X, _ = records()
+    few = np.arange(90) % 3
+    keys: dict[str, Any] = {"iterations": 1, "nodes": 2}
+    assert result_of(None, data=(X, few), loss="softmax", **keys).attributes["data"]["target"] == "classes"
+    assert (
+        result_of(None, data=(X, few), loss="huber-regression", target="number", **keys).attributes["data"]["target"]
+        == "number"
+    )
+    cases: list[tuple[dict[str, Any], Any, str]] = [
+        ({"target": "binary"}, few, "found 3 different labels (0, 1, 2); two are needed"),
+        ({"target": "classes"}, few / 2, "broken numbers"),
+        ({"target": "classes", "target_range": [0.0, 1.0]}, few, "data.target_range: is the range of numbers"),
+        ({"target_range": [1.0, 0.0]}, few, "data.target_range: found [1.0, 0.0]; two numbers are needed"),
+        ({"target": "number", "positive": 1}, few, "data.positive: has no meaning where labels are numbers"),
+        ({"target": "number"}, np.full(90, 3.0), "the targets are all 3"),
+        ({"target": "number"}, np.where(few == 1, "x", "y"), 'the target "'),
+        ({"target": "number"}, np.where(few == 1, np.inf, few), 'the target "inf" is no finite number'),
+    ]
+    for given, y, words in cases:
+        with pytest.raises(dp.InputError) as caught:
+            dp.run(data=(X, y), loss="huber-regression", **keys, **given)
+        assert words in str(caught.value)
+
+
+def test_the_labels_of_a_measured_target_stay_with_their_rank() -> None:
+    """All that the others get to know of numbers is that they are such."""
+    X, _ = records()
+    assert summary(X, X[:, 0]).labels == []
+    assert summary(X, np.arange(90) * 3).labels == list(range(0, 270, 3))  # these may be classes
+    assert take_stock([summary(X, X[:, 0]), summary(2 * X, np.arange(90) % 2)]).measured
+
+
 def test_predict_prepares_new_records_or_says_why_not() -> None:
     X, y = records()
     result = result_of(None, data=(3 * X, y), preprocess=["scale-columns", "scale-rows"], **SETTINGS)
@@ -180,7 +251,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "missing label": ((np.zeros((2, 1)), [0.0, np.nan]), "data: the label of record 1 is missing"),
     "one label": ((np.zeros((9, 4)), np.ones(9)), "y: found one label only (1.0); two are needed"),
     "three labels": ((np.zeros((9, 4)), np.arange(9) % 3), "the labels are 3 classes: 0, 1, 2; use \"softmax\""),
-    "numbers": ((np.zeros((9, 4)), np.arange(9) / 2), "y: found 9 different labels (0.0, 0.5, 1.0, 1.5, ...); two are needed"),
+    "numbers": ((np.zeros((9, 4)), np.arange(9) / 2), 'the labels are numbers from 0 to 4, scaled into [-1, 1]; use'),
+    "many words": ((np.zeros((200, 4)), [f"w{k}" for k in range(200)]), "y: found 200 different labels (w0, w1,"),
     "mixed labels": ((np.zeros((2, 1)), np.array([1, "a"], dtype=object)), "y holds numbers and text"),
     "norms": ((np.full((9, 4), 5.0), np.arange(9) % 2), 'has norm 10, but the privacy bounds need norms of at most 1'),
     "text column": ((pd.DataFrame({"job": ["a", "b"]}), [0, 1]), 'column "job" holds values of the type'),

@@ -1,5 +1,6 @@
 """Under mpiexec each rank brings its own records: same bits as in one process, and no record travels."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,34 @@ def test_same_bits_as_in_one_process(folder: Path, mode: str, ranks: int) -> Non
     process = start(folder, mode, ranks)
     assert process.returncode == 0, process.stderr
     assert list(compare(folder / "serial.h5", folder / f"{mode}.h5")) == []
+
+
+def test_numbers_have_the_range_of_all_ranks(tmp_path: Path) -> None:
+    """Each rank knows its own targets only; scaled by the range of all, the bits are those of one process."""
+    rng = np.random.default_rng(6)
+    made: dict[str, Any] = {"nodes": 3, "edges": np.array([[0, 1], [1, 2]]), "loss": "huber-regression"}
+    for k, name in enumerate(("0", "1", "2", "_test")):
+        made[f"X{name}"] = rng.uniform(-1, 1, (20, 3))
+        made[f"y{name}"] = 10.0 * k + made[f"X{name}"][:, 0]
+    np.savez(tmp_path / "records.npz", **made)
+    shards = [(made[f"X{k}"], made[f"y{k}"]) for k in range(3)]
+    keys: dict[str, Any] = {
+        "method": "mr-admm",
+        "epsilon": 20.0,
+        "iterations": 6,
+        "trajectory": True,
+        "preprocess": ["scale-rows"],
+    }
+    keys |= {"graph": made["edges"], "test": (made["X_test"], made["y_test"]), "loss": "huber-regression"}
+    result = result_of(None, tmp_path / "serial.h5", shards=shards, **keys)
+    everything = np.concatenate([made[f"y{name}"] for name in ("0", "1", "2", "_test")])
+    assert result.attributes["data"]["target_scale"] == (everything.max() - everything.min()) / 2
+    process = start(tmp_path, "own", 3)
+    assert process.returncode == 0, process.stderr
+    assert list(compare(tmp_path / "serial.h5", tmp_path / "own.h5")) == []
+    sent = b"".join((tmp_path / f"own-{rank}.bin").read_bytes() for rank in range(3))
+    floats = [pickle.dumps(float(value))[-9:-1] for value in everything]
+    assert sum(text in sent for text in floats) <= 6  # the smallest and the largest of each rank, and no other target
 
 
 def test_no_record_travels_when_each_rank_brings_its_own(folder: Path) -> None:

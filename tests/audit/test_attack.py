@@ -66,3 +66,30 @@ def test_attack_is_not_for_curated_methods(tmp_path: Path, method: str, trajecto
     result_of({"iterations": 2, "data": {"records": 60, "features": 3}} | table, tmp_path / "o.h5")
     with pytest.raises(InputError, match=f"a run of {method}, but this is for methods on a network or around a server: admm, "):
         attack(tmp_path / "o.h5")
+
+
+@pytest.mark.parametrize("loss", ["softmax", "huber-regression", "least-squares"])
+def test_records_with_other_targets_are_rebuilt_without_noise_and_not_with_it(tmp_path: Path, loss: str) -> None:
+    """Features and class, or features and number (up to a common sign, which an even loss does not show)."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((120, 4))
+    X /= 1.2 * np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.argmax(X[:, :3], axis=1) if loss == "softmax" else X @ np.array([0.5, 0.2, -0.3, 0.1])
+    np.savez(tmp_path / "records.npz", X=X, y=y)
+    raw: Raw = {
+        "iterations": 6, "runs": 2, "seed": 1,
+        "data": {"source": "npz", "path": str(tmp_path / "records.npz"), "train": 1.0},
+        "network": {"graph": "ring", "nodes": 3},
+        "problem": {"loss": loss, "C": 5.0, "rho": 0.1},
+        "algorithm": {"method": "m-admm", "eta": 0.5},
+        "record": {"trajectory": True},
+    }  # fmt: skip
+    result_of(raw, tmp_path / "plain.h5")
+    for record in (0, 7):
+        found = attack(tmp_path / "plain.h5", node=1, record=record)
+        assert found.errors[:, -1].max() < 1e-6
+        assert (found.ranks == 1).all()
+    if loss == "least-squares":
+        return  # not private with any noise
+    result_of(raw | {"privacy": {"perturbation": "objective", "alpha": 1.0}}, tmp_path / "private.h5")
+    assert attack(tmp_path / "private.h5", node=1).errors[:, -1].min() > 0.1

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from support import Raw, dataset_of, network_plan, planned, result_of
 
-from dpadmm_mpi.audit import audit
+from dpadmm_mpi.audit import audit, one_run
+from dpadmm_mpi.audit.one_run import audit_one_run
 from dpadmm_mpi.data.dataset import target_of
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.decentralised.audited_steps import InObjective, Pairs
@@ -17,6 +18,7 @@ from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array
 
 CLASSES = ("ash", "beech", "cedar")
+MODELS = one_run._final_models
 
 
 @pytest.fixture(scope="module")
@@ -267,3 +269,82 @@ def test_the_audit_finds_nothing_and_a_planted_fault(files: Path, tmp_path: Path
         for name in ("node_bound", "node_tight"):
             file[f"privacy/{name}"][...] = 0.2 * report.worst.max()
     assert any("more than the" in finding for finding in audit(path, candidates=10).findings)
+
+
+def test_the_limits_of_a_softmax_step_fail_where_the_loss_claims_too_small_a_slope(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise and accounts for a slope of 0.3 where it is up to sqrt(2): both limits of a single step notice it."""
+    raw = configuration(files, "softmax", "objective", runs=3)
+    for slope, caught in ((Softmax.slope_bound, False), (0.3, True)):
+        monkeypatch.setattr(Softmax, "slope_bound", slope)
+        path = tmp_path / f"{slope}.h5"
+        result_of(raw, path)
+        findings = audit(path, candidates=10).findings
+        for words in ("more than the largest loss that a data step can have", "more than the proof of epsilon allows"):
+            assert any(words in finding for finding in findings) == caught, (slope, findings)
+
+
+def test_the_limits_of_a_softmax_step_need_the_determinants() -> None:
+    """Over many noise vectors, records and classes no loss exceeds them; without their determinant term some do."""
+    rng = np.random.default_rng(5)
+    X, y = rng.standard_normal((6, 4)), rng.integers(3, size=6).astype(float)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    problem = node_problem(X, Softmax(classes=3), 6.0, 0.05, targets=y)
+    f, noise = 0.3 * rng.standard_normal((40, 12)), rng.standard_normal((40, 12))
+    step = InObjective(problem, Gamma(), 0.01, 0.1, f, noise, factor=1.0)
+    new = rng.standard_normal((30, 4))
+    pairs = Pairs(rng.integers(6, size=30), 0.05 * new, rng.integers(3, size=30).astype(float))
+    losses, limits = step.losses(pairs), step.limits(pairs)
+    assert (losses <= limits).all()
+    plane = np.stack([X[pairs.replaced], pairs.new], axis=-1)
+    q = np.linalg.qr(plane)[0]
+    inside = np.einsum("pdk,pek,rce->rpcd", q, q, noise.reshape(40, 3, 4)).reshape(40, 30, 12)
+    shifted = noise[:, None] + 2 * np.sqrt(2) * inside / np.linalg.norm(inside, axis=-1, keepdims=True)
+    by_noise = 0.01 * (np.linalg.norm(shifted, axis=-1) - np.linalg.norm(noise, axis=-1)[:, None])
+    assert (losses > by_noise).any()
+
+
+@pytest.mark.parametrize("perturbation", ["objective", "primal"])
+@pytest.mark.parametrize("loss", ["softmax", "huber-regression"])
+def test_the_search_finds_worse_neighbours_than_the_corners(files: Path, tmp_path: Path, loss: str, perturbation: str) -> None:
+    """At the same records, in the runs that it searches in; what it finds is a record, and sound accounts cover it."""
+    path = tmp_path / "run.h5"
+    result_of(configuration(files, loss, perturbation, runs=2), path)
+    found = audit(path, candidates=2, adversaries=2)
+    assert found.findings == []
+    losses = found.losses[:, :1, -1]  # of the run that was searched
+    corners, searched = losses[..., :6].max(axis=-1), losses[..., 6:].max(axis=-1)
+    assert (searched >= corners - 1e-6).all() and (searched > 1.02 * corners).any()
+
+
+@pytest.mark.parametrize("loss", ["softmax", "huber-regression"])
+def test_one_run_guesses_the_canaries_of_other_targets(tmp_path: Path, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """30 directions that no record uses: they are guessed where noise hides nothing, and a strong claim is refuted."""
+    rng = np.random.default_rng(3)
+    X = np.zeros((200, 34))
+    X[:, :4] = rng.uniform(-0.5, 0.5, (200, 4))
+    np.savez(tmp_path / "r.npz", X=X, y=np.argmax(X[:, :3], axis=1) if loss == "softmax" else X[:, 0] + 0.1)
+    raw: Raw = {
+        "iterations": 3,
+        "data": {"source": "npz", "path": str(tmp_path / "r.npz"), "train": 1.0},
+        "network": {"nodes": 4},
+        "algorithm": {"init": "zero"},
+        "problem": {"loss": loss, "C": 5.0},
+        "privacy": {"perturbation": "objective", "alpha": 1e4},
+    }
+    loud = audit_one_run(raw, canaries=30)
+    assert loud.findings == []
+    assert loud.everything.right >= 28
+    assert max(verdict.shown for verdict in loud.verdicts) > 1.0
+    quiet = audit_one_run(raw | {"privacy": {"perturbation": "objective", "alpha": 0.5}}, canaries=30)
+    assert quiet.everything.right < 25
+    monkeypatch.setattr(one_run, "_final_models", lambda plan, shards: final_with(plan, shards, raw))
+    claimed = audit_one_run(raw | {"privacy": {"perturbation": "objective", "alpha": 0.5}}, canaries=30)
+    assert any("which shows an epsilon of" in finding for finding in claimed.findings)
+
+
+def final_with(plan: Any, shards: Any, raw: Raw) -> Array:
+    """The models of a run with almost no noise, whatever the plan says: the planted fault."""
+    louder, _ = network_plan(raw | {"runs": 1})
+    return MODELS(louder, shards)

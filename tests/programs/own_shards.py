@@ -36,6 +36,7 @@ mpi.pickle = Witness  # type: ignore[attr-defined,assignment]
 given = np.load(log.parent / "records.npz")
 shards = [(given[f"X{k}"], given[f"y{k}"]) for k in range(int(given["nodes"]))]
 brought: dict[str, Any] = {}
+keys: dict[str, Any] = {"loss": str(given["loss"])} if "loss" in given else {}
 if mode == "own":
     brought = {"data": shards[rank]}
 elif mode == "pairs":
@@ -55,6 +56,7 @@ try:
         iterations=6,
         preprocess=["scale-rows"],
         trajectory=True,
+        **keys,
         **brought,
     )
 except dpadmm_mpi.InputError as error:

@@ -50,6 +50,10 @@ INEXACT = (
     "; and in every data step a Gaussian mechanism of sensitivity 2 tau/mu and deviation s, mu = rho/N + 2 eta V, for solves "
     "that end at a gradient of norm tau (algorithm.tolerance), released with noise N(0, s^2 I) (privacy.release_std)"
 )
+CORRELATED = (
+    "; given the noise of all others and the shared parts that the colluders know, a node's noise is normal with the variance "
+    "noise_std^2 / [M^-1]_ii, M = I + edge_ratio^2 L of the graph without them"
+)
 CALIBRATION = 1e-4  # relative, of the noise's parameter, where it is found by bisection
 
 
@@ -75,7 +79,7 @@ def totals(r: NetworkReleases) -> Array:
     cost = paper_cost(r)
     if r.noise is None:
         return cost.fixed
-    return np.where(cost.shift > 0.0, cost.fixed + pure_loss(r.noise, cost.shift, r.parameter), cost.fixed)
+    return np.where(cost.shift > 0.0, cost.fixed + pure_loss(r.noise, cost.shift, r.strength), cost.fixed)
 
 
 def tight_totals(r: NetworkReleases) -> Array:
@@ -85,7 +89,7 @@ def tight_totals(r: NetworkReleases) -> Array:
     paper = totals(r)
     if r.noise is None or not isinstance(r.perturbation, ObjectivePerturbation) or np.isinf(paper).all():
         return paper
-    pure = pure_loss(r.noise, paper_cost(r).shift, r.parameter)  # of both records
+    pure = pure_loss(r.noise, paper_cost(r).shift, r.strength)  # of both records
     if not r.noise.exponent:  # nobody says that half a shift costs half as much
         return pure + determinant(r)
     return np.where(np.isinf(paper), np.inf, pure / 2.0 + r.slope_and_curvature(pure / (2.0 * r.G), r.weight))
@@ -101,7 +105,7 @@ def loss_steps(r: NetworkReleases) -> LossSteps | None:
         law=random_loss(r.noise, r.features, 0 if on_release or r.decreasing else r.subspace),
         plane=random_loss(r.noise, r.features, r.subspace) if r.decreasing and not on_release else None,
         pure=tight_totals(r),
-        size=r.noise.size(shift, r.parameter),
+        size=r.noise.size(shift, r.strength),
         determinant=determinant(r),
         weight=r.weight,
         on_release=on_release,
@@ -250,7 +254,7 @@ class Bound(PureAccount):
         refuse_calibration(r, pure=True)
         assert r.noise is not None
         cost = paper_cost(r)
-        fixed, slope = cost.fixed.sum(axis=0), r.noise.pure_loss(cost.shift, r.parameter).sum(axis=0)
+        fixed, slope = cost.fixed.sum(axis=0), r.noise.pure_loss(cost.shift, r.strength).sum(axis=0)
         _refuse_target(fixed, target, r)
         return replace(r, parameter=r.parameter * np.min((target - fixed) / slope) ** float(r.noise.exponent))
 
@@ -299,7 +303,7 @@ class Epsilon(NetworkAccount):
         if curve is not None and r.noise is not None and not has_pure_loss(r.noise):
             details["zcdp_rho"] = curve.zcdp()
         title = f"epsilon at delta = {delta:g}"
-        words = _words(r) + (INEXACT if r.tolerance else "")
+        words = _words(r) + (INEXACT if r.tolerance else "") + ("" if r.worth is None else CORRELATED)
         return Account("epsilon", title, values, words, not unaccounted(r), NEIGHBOURS, delta, details=details, profile=curve)
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
@@ -345,12 +349,12 @@ def met(r: NetworkReleases, target: float, total: Callable[[NetworkReleases], Ar
     assert r.noise is not None
     exponent = float(r.noise.exponent)
     shift = paper_cost(r).shift * np.ones_like(r.eta)
-    unit = target / r.noise.size(shift, r.parameter).sum(axis=0).max()
+    unit = target / r.noise.size(shift, r.strength).sum(axis=0).max()
 
     def scaled(strength: float, of: NetworkReleases = r) -> NetworkReleases:
         return replace(of, parameter=of.parameter * (strength * unit) ** exponent)
 
-    few = r.of_nodes(undominated(np.vstack([r.noise.size(shift, r.parameter), determinant(r), r.inexact_shift])))
+    few = r.of_nodes(undominated(np.vstack([r.noise.size(shift, r.strength), determinant(r), r.inexact_shift])))
     _refuse_target(determinant(r).sum(axis=0), target, r)
     if r.tolerance and total(scaled(1e-12, few)).max() >= target:
         raise InputError(

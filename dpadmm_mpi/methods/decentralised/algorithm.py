@@ -20,6 +20,7 @@ from dpadmm_mpi.config.schedules import Schedule, refuse_lacking_first
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Method
 from dpadmm_mpi.methods.nodes import Phase, refuse_inexact, starting_points
+from dpadmm_mpi.privacy.correlated_noise import Neighbours, shared_noise
 from dpadmm_mpi.privacy.noises import draw
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, NoPerturbation, Perturbation
 from dpadmm_mpi.problems.local_problems import LocalProblems
@@ -65,6 +66,7 @@ class Settings:
     features: int
     own_weight: Array = field(default_factory=lambda: np.zeros(0))  # (N,): W_ii, where what arrives is weighted
     omega: tuple[float, ...] = ()  # Chebyshev's weights of the mixing steps
+    neighbours: Neighbours = ()  # of all nodes; for noise that they share
 
 
 class Node:
@@ -101,7 +103,11 @@ class DataNode(Node):
         s = self.settings
         if not isinstance(s.perturbation, DataStepPerturbation):
             return np.zeros((len(self.runs), len(self.nodes), s.features))
-        return draw(s.perturbation.noise, s.seed, self.runs, self.nodes, t, s.parameter[t, self.nodes], s.features)
+        noise, parameter = s.perturbation.noise, s.parameter[t, self.nodes]
+        own = draw(noise, s.seed, self.runs, self.nodes, t, parameter, s.features)
+        if (edge_std := noise.edge_std(parameter)) is None:
+            return own
+        return own + edge_std[:, None] * shared_noise(s.seed, self.runs, self.nodes, t, s.neighbours, s.features)
 
     def released(self, primal: Array, t: int) -> Array:
         """With the Gaussian noise that hides where an inexact solve has ended."""

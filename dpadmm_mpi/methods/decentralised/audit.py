@@ -7,6 +7,7 @@ data step, the totals and their distribution over the runs are compared with wha
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from dpadmm_mpi.methods.decentralised.algorithm import (
     penalty_of,
     state_type,
 )
+from dpadmm_mpi.methods.decentralised.audited_noise import SharedNoise
 from dpadmm_mpi.methods.decentralised.audited_steps import (
     CORNERS,
     AuditedStep,
@@ -49,7 +51,7 @@ from dpadmm_mpi.methods.decentralised.audited_steps import (
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.networks.metropolis import metropolis
 from dpadmm_mpi.networks.topology import IncomingSum, WeightedSum
-from dpadmm_mpi.privacy.noises import lacking_for_audit
+from dpadmm_mpi.privacy.noises import CorrelatedGaussian, lacking_for_audit
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN
 from dpadmm_mpi.registry import is_inside, place_of
@@ -70,7 +72,8 @@ def _(plan: NetworkPlan, recording: Recording, dataset: Dataset[Any], request: A
     checks = _step_checks(transcript)
     seen = [transcript.view(i).examined(request, candidates, checks) for i in nodes]
     losses, noise = np.cumsum(np.stack([loss for loss, _ in seen]), axis=2), np.stack([noise for _, noise in seen])
-    findings = [*_noise_findings(plan, nodes, noise), *_recycling_findings(transcript)]
+    findings = [*_noise_findings(plan, nodes, noise)] if transcript.shared is None else transcript.shared.findings(nodes)
+    findings += _recycling_findings(transcript)
     findings += [finding for check in checks for finding in check.findings]
     findings += _total_findings(transcript, nodes, losses)
     # A neighbour that was searched for in some runs tells about the distribution in the others only.
@@ -119,6 +122,7 @@ class Transcript:
     dataset: Dataset[Any]
     node: Node  # all of them, with the penalties that were recorded
     history: list[State]  # what all nodes held after every iteration, (runs, N, d), rebuilt from the released values
+    shared: "SharedNoise | None" = None  # where neighbours share noise
 
     @property
     def runs(self) -> int:
@@ -128,6 +132,10 @@ class Transcript:
     def searched(self) -> int:
         """Runs in which the worst neighbours are searched for: at most half of them, but one."""
         return max(1, min(SEARCHED_RUNS, self.runs // 2))
+
+    def drawn(self, t: int) -> Array:
+        """e_i(t) of all nodes and runs, (runs, N, d), as recovered from what was released."""
+        return np.stack([self.view(i).step_as_drawn(t, slice(None)).noise for i in range(self.plan.nodes)], axis=1)
 
     def view(self, node: int) -> "NodeView":
         shard = self.dataset.loader.shard(self.dataset.address(node))
@@ -156,7 +164,10 @@ def read_transcript(plan: NetworkPlan, recording: Recording, dataset: Dataset[An
     )
     node = Node(settings, everyone)
     history = _replayed(plan, node, recording["trajectory"])
-    return Transcript(recording, plan, dataset, node, history)
+    transcript = Transcript(recording, plan, dataset, node, history)
+    if not isinstance(noise, CorrelatedGaussian):
+        return transcript
+    return replace(transcript, shared=SharedNoise(plan, noise, settings, cache(transcript.drawn)))
 
 
 def _replayed(plan: NetworkPlan, node: Node, released: Array) -> list[State]:
@@ -195,12 +206,12 @@ class NodeView:
     def examined(self, request: AuditRequest, candidates: int, checks: "list[StepCheck]") -> tuple[Array, Array]:
         """(losses of every run, data step and neighbour; noise of every run and data step).
 
-        The neighbours: corners, and of a margin loss the worst that a search finds in the place of some records.
+        The neighbours: corners, and the worst that a search finds in the place of some records.
         """
         transcript, steps = self.transcript, self.transcript.plan.releases.data_steps
         chosen = records_to_replace(self.rows, self.node, request.record, candidates)
         pairs = corners(self.rows, self.targets, transcript.plan.loss, chosen)
-        if self.targets is None and len(some := chosen[: request.adversaries]):
+        if len(some := chosen[: request.adversaries]):
             known = [self.step(t, slice(0, transcript.searched)) for t in steps]
             pairs = joined([pairs, worst_replacements(known, some)])
         losses = np.empty((transcript.runs, len(steps), len(pairs.replaced)))
@@ -220,7 +231,15 @@ class NodeView:
         return max(1, TOGETHER // max(d * d, pairs * d, len(self.rows)))
 
     def step(self, t: int, runs: slice) -> AuditedStep:
-        """Iteration t in some runs."""
+        """Iteration t in some runs; of noise that neighbours share, given all that is known of it."""
+        step, shared = self.step_as_drawn(t, runs), self.transcript.shared
+        if shared is None:
+            return step
+        e, deviation = shared.given_the_others(self.node, t)
+        return replace(step, noise=e[runs], parameter=deviation)
+
+    def step_as_drawn(self, t: int, runs: slice) -> AuditedStep:
+        """The same with the noise as the node has drawn it."""
         transcript, i = self.transcript, self.node
         plan, node, perturbation = transcript.plan, transcript.node, transcript.plan.releases.perturbation
         assert isinstance(perturbation, DataStepPerturbation)

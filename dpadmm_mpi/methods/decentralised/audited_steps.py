@@ -42,8 +42,10 @@ class Pairs(NamedTuple):
 
 
 def joined(pairs: list[Pairs]) -> Pairs:
-    """Pairs without targets."""
-    return Pairs(np.concatenate([p.replaced for p in pairs]), np.concatenate([p.new for p in pairs]))
+    """All of them in one; with targets, or without."""
+    targets = [p.targets for p in pairs if p.targets is not None]
+    replaced, new = np.concatenate([p.replaced for p in pairs]), np.concatenate([p.new for p in pairs])
+    return Pairs(replaced, new, np.concatenate(targets) if targets else None)
 
 
 CORNERS = 3  # replacements of a record that are always looked at
@@ -81,9 +83,12 @@ class SomeRecords(NamedTuple):
         loss, k = self.problem.loss, self.problem.outputs
         if k == 1:
             return loss.first(self.margins(f))[..., None] * self.rows
+        return np.einsum("rpk,pd->rpkd", self.slopes(f), self.rows).reshape(len(f), len(self.rows), -1)
+
+    def slopes(self, f: Array) -> Array:
+        """First derivatives by the outputs, (R, P, k); several outputs."""
         records = self.problem.with_records(self.rows, self.targets)
-        slopes = records.slopes(records.margins(f)).reshape(len(f), k, -1)
-        return np.einsum("rkp,pd->rpkd", slopes, self.rows).reshape(len(f), len(self.rows), -1)
+        return np.asarray(records.slopes(records.margins(f)).reshape(len(f), self.problem.outputs, -1).swapaxes(1, 2))
 
     def curvatures(self, f: Array) -> Array:
         """Second derivatives by the outputs, (R, P, k, k)."""
@@ -167,9 +172,18 @@ class AuditedStep(ABC):
         """The gradient by n of the weighted sum, (R, P), of the noise's losses, to first order; (P, d)."""
         u = self.kind.score(self.noise[:, None] + self.first_order_shifts(pairs), self.parameter)
         u = self.transposed_shift(u) * weights[..., None]
+        if self.problem.outputs > 1:
+            return -self._along_rows(pairs, u)
         margins = self.new(pairs).margins(self.f)
         along = self.loss.second(margins) * np.vecdot(u, pairs.new)
         return -np.einsum("rp,rpd->pd", self.loss.first(margins), u) - along.T @ self.f
+
+    def _along_rows(self, pairs: Pairs, u: Array) -> Array:
+        """The gradient by n of u . (p - e_y) n', summed over the runs: (p - e_y) U + (U n) L'' F, (P, d)."""
+        k, d = self.problem.outputs, pairs.new.shape[1]
+        new, U, F = self.new(pairs), u.reshape(*u.shape[:2], k, d), self.f.reshape(-1, k, d)
+        along = np.einsum("rpkl,rpl->rpk", new.curvatures(self.f), np.einsum("rpkd,pd->rpk", U, pairs.new))
+        return np.asarray(np.einsum("rpk,rpkd->pd", new.slopes(self.f), U) + np.einsum("rpk,rkd->pd", along, F))
 
     def gradient_changes(self, pairs: Pairs) -> Array:
         """L'(n.f) n - L'(o.f) o"""

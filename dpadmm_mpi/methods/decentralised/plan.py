@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, get_args
 
+import msgspec
 import numpy as np
 
 from dpadmm_mpi.config import schedules
@@ -36,7 +37,8 @@ from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
-from dpadmm_mpi.privacy.noises import Noise
+from dpadmm_mpi.privacy.correlated_noise import Worth
+from dpadmm_mpi.privacy.noises import CorrelatedGaussian, Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, Perturbation, perturbations
 from dpadmm_mpi.privacy.releases import NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
@@ -161,19 +163,45 @@ class NetworkPlan(Plan[State]):
 
     @property
     def known_before(self) -> Mapping[str, Known]:
+        return {**super().known_before, **self._pairs, **self._correlation}
+
+    @property
+    def _pairs(self) -> dict[str, Known]:
         if not self._examines_pairs:
-            return super().known_before
+            return {}
         from dpadmm_mpi.methods.decentralised.observers import pair_epsilon
 
         epsilon = next(account for account in self.accounts if account.name == "epsilon")
         text = f"{epsilon.title} of a node against another one, which sees the messages of its neighbours alone; nan: itself"
         pairs = pair_epsilon(epsilon.node_values, self.topology, self.consensus_steps)
-        return {**super().known_before, "privacy/pair_epsilon": Known(pairs, ("node", "privacy/observer"), text)}
+        return {"privacy/pair_epsilon": Known(pairs, ("node", "privacy/observer"), text)}
 
     @property
     def _examines_pairs(self) -> bool:
-        """Only where a matrix over the nodes is small, and there is an epsilon to look at."""
-        return 1 < self.nodes <= LARGEST_NETWORK and any(account.name == "epsilon" for account in self.accounts)
+        """Only where a matrix over the nodes is small, and there is an epsilon that holds against every single node."""
+        noise = self.releases.noise
+        every = not isinstance(noise, CorrelatedGaussian) or (isinstance(noise.colluders, int) and noise.colluders > 0)
+        return every and 1 < self.nodes <= LARGEST_NETWORK and any(account.name == "epsilon" for account in self.accounts)
+
+    @property
+    def _correlation(self) -> dict[str, Known]:
+        """Of noise that neighbours share: its worth against those whom the accounts are about, and an eavesdropper alone."""
+        r = self.releases
+        if not isinstance(r.noise, CorrelatedGaussian) or r.worth is None:
+            return {}
+        from dpadmm_mpi.methods.decentralised import accounts
+
+        outside = _against_eavesdropper(r.noise, self.topology)
+        delta = self.config.privacy.delta
+        total = accounts.epsilon(replace(r, worth=outside.factor), delta)[-1]
+        words = "deviation of a node's noise, given that of all others, over noise_std: against"
+        return {
+            "privacy/worth": Known(r.worth, ("node",), f"{words} an eavesdropper and the colluders, who pool their seeds"),
+            "privacy/eavesdropper_worth": Known(outside.factor, ("node",), f"{words} an eavesdropper who knows no seed"),
+            "privacy/eavesdropper_epsilon": Known(
+                total, ("node",), f"epsilon at delta = {delta:g} at the end, against an eavesdropper who knows no seed"
+            ),
+        }
 
     @property
     def _gamma(self) -> dict[str, Schedules]:
@@ -316,6 +344,7 @@ def make_plan(
             f"the dual steps differ between the nodes, so the nodes agree in the end, but not at the optimum: {weights}for the "
             f"duals do not add up to zero; one algorithm.theta for all, for example {releases.eta[0].min():g}, leads there"
         )
+    notes += _shared_in_words(releases, topology)
     settings = _settings(method, config, topology, releases)
     if topology.nodes == 1 and (settings.gamma == 0.0).any():
         raise InputError("algorithm.gamma: must be above 0 on a single node, where the recycled step divides by it")
@@ -380,12 +409,13 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
     eta = schedules.expand(method.eta, len(steps), nodes, "algorithm.eta")
     theta = _dual_steps(method, eta, nodes)
     _check_penalties(method, config.method_name, eta, theta)
-    noise, parameter = None, np.full(eta.shape, np.nan)
+    noise, parameter, worth = None, np.full(eta.shape, np.nan), None
     if isinstance(perturbation, DataStepPerturbation):
         noise = perturbation.noise
         shape = 1.0 if noise.schedule is None else noise.schedule
         parameter = schedules.expand(shape, len(steps), nodes, f"privacy.{noise.parameter}")
         _check_perturbation(perturbation, eta, nodes)
+        worth = _worth(noise, parameter, topology)
     return NetworkReleases(
         perturbation=perturbation,
         noise=noise,
@@ -406,6 +436,7 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         tolerance=method.tolerance or 0.0 if noise is not None else 0.0,
         release_std=_release_std(method, perturbation),
         subspace=loss.span,
+        worth=None if worth is None else worth.factor,
         unaccounted=method.unaccounted() if perturbation.private else "",
     )
 
@@ -413,6 +444,41 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
 def _rho_of(rho: float, places: int, nodes: int) -> float:
     """Of which every place has its share rho/N, also where the records of N nodes are in one place."""
     return rho if places == nodes else rho * places / nodes
+
+
+def _worth(noise: Noise, parameter: Array, topology: Topology) -> Worth | None:
+    """Of noise that neighbours share."""
+    if isinstance(noise, CorrelatedGaussian):
+        if not schedules.is_common(parameter):
+            raise InputError(
+                'privacy.noise_std: noise = "correlated-gaussian" has one for all nodes, as what neighbours share must cancel; '
+                "give one number, or one per data step"
+            )
+        named = [] if isinstance(noise.colluders, int) else noise.colluders
+        if any(node >= topology.nodes for node in named) or len(set(named)) < len(named):
+            raise InputError(f"privacy.colluders: found {named}; there are the nodes 0 to {topology.nodes - 1}, each once")
+    return noise.worth(topology.neighbours)
+
+
+def _against_eavesdropper(noise: CorrelatedGaussian, topology: Topology) -> Worth:
+    found = msgspec.structs.replace(noise, colluders=0).worth(topology.neighbours)
+    assert found is not None
+    return found
+
+
+def _shared_in_words(r: NetworkReleases, topology: Topology) -> list[str]:
+    """What noise that neighbours share is worth, and whom one has to trust."""
+    if not isinstance(r.noise, CorrelatedGaussian) or r.worth is None:
+        return []
+    outside = _against_eavesdropper(r.noise, topology).factor
+    who = f"any {r.noise.colluders} of the nodes" if isinstance(r.noise.colluders, int) else f"the nodes {r.noise.colluders}"
+    colluders = "" if r.noise.colluders in (0, []) else f" together with {who}"
+    return [
+        f"neighbours share noise by secret seeds: against an eavesdropper{colluders} it is worth {r.worth.min():.4g} to "
+        f"{r.worth.max():.4g} times noise_std, against an eavesdropper alone {outside.min():.4g} to {outside.max():.4g} times; "
+        "against more colluders than that (privacy.colluders) the accounts do not hold, and all seeds of a node together leave "
+        "it noise_std"
+    ]
 
 
 def _release_std(method: NetworkMethod, perturbation: Perturbation) -> float:
@@ -496,6 +562,7 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
         degree=topology.degree,
         seed=config.seed,
         features=releases.features,
+        neighbours=topology.neighbours,
     )
     if not method.mixes:
         return plain
