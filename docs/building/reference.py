@@ -293,6 +293,20 @@ def _fame(name: str) -> tuple[bool, str]:
     return name != "run", name
 
 
+def estimators() -> str:
+    """Without what they have from scikit-learn."""
+    lines = ["```{eval-rst}"]
+    for name in dpadmm_mpi.__all__:
+        found = getattr(dpadmm_mpi, name)
+        if getattr(found, "__module__", "") == "dpadmm_mpi.api.estimators":
+            own = [
+                each for each, member in inspect.getmembers(found, inspect.isfunction) if member.__module__ == found.__module__
+            ]
+            shown = ", ".join(each for each in own if not each.startswith("_"))
+            lines += [f".. autoclass:: dpadmm_mpi.{name}", f"   :members: {shown}", ""]
+    return "\n".join([*lines, "```"])
+
+
 def decorators() -> str:
     """What each of them registers, and what the class must derive from."""
     load_all()
@@ -325,7 +339,9 @@ def rooms() -> str:
 
 class Generated(SphinxDirective):
     required_arguments = 1
-    makers: ClassVar = {maker.__name__: maker for maker in (configuration, commands, result_file, functions, decorators, rooms)}
+    makers: ClassVar = {
+        maker.__name__: maker for maker in (configuration, commands, result_file, functions, estimators, decorators, rooms)
+    }
 
     def run(self) -> list[nodes.Node]:
         self.env.note_reread()  # what it is made from is not a file of the site

@@ -336,7 +336,33 @@ class PrivateConsensusRegressor(RegressorMixin, _Consensus):  # type: ignore[mis
         self.settings = settings
 
     def fit(self, X: Any, y: Any) -> "PrivateConsensusRegressor":
-        """Spread the records over the nodes and let them train."""
+        """Spread the records over the nodes and let them train.
+
+        Parameters
+        ----------
+        X : features, (records, features), dense or sparse
+        y : a number for each record
+
+        Returns
+        -------
+        The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            X or y has values that are no finite numbers, or norm_bound is not positive.
+        InputError
+            A key of `settings` is wrong, or the target cannot be met.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusRegressor
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusRegressor(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0])
+        >>> model.epsilon_, model.coef_.shape
+        (inf, (3,))
+        """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
         span = None if self.target_range is None else [float(bound) for bound in self.target_range]
         if span is None and y.min() == y.max():  # there is nothing to scale by, and any range that has y will do
@@ -349,7 +375,30 @@ class PrivateConsensusRegressor(RegressorMixin, _Consensus):  # type: ignore[mis
         return self
 
     def predict(self, X: Any) -> Array:
-        """A number for each record, in the units of y."""
+        """A number for each record, in the units of y.
+
+        Parameters
+        ----------
+        X : features like those of `fit`
+
+        Returns
+        -------
+        (records,)
+
+        Raises
+        ------
+        NotFittedError
+            `fit` was not called.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusRegressor
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusRegressor(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0])
+        >>> bool(abs(model.predict([[0.5, 0.0, 0.0]])[0] - 0.5) < 0.5)
+        True
+        """
         return self._scores(X).ravel()
 
 

@@ -205,7 +205,8 @@ class CorrelatedGaussian(Gaussian):
     released together with `colluders` nodes, honest but curious, who pool their seeds: any so many, or those that are named.
     """
 
-    edge_ratio: NonNegative = 1.0
+    edge_ratio: NonNegative = 1.0  # standard deviation of the noise on an edge : noise_std
+    # how many nodes pool what they know, at most, or which ones
     colluders: Annotated[int, Meta(ge=0)] | list[Annotated[int, Meta(ge=0)]] = 1
 
     def edge_std(self, parameter: Array) -> Array | None:

@@ -14,7 +14,12 @@ import dpadmm_mpi.testing
 from dpadmm_mpi.parallel.transport import Transport
 
 ROOMS = ("data", "methods", "networks", "plots", "privacy", "problems")
-SHOWN = (dpadmm_mpi.Result, dpadmm_mpi.PrivateConsensusClassifier)  # classes that people call methods of
+# Classes that people call methods of.
+SHOWN = [
+    found
+    for name in dpadmm_mpi.__all__
+    if inspect.isclass(found := getattr(dpadmm_mpi, name)) and not issubclass(found, Exception)
+]
 
 
 def names(module: Any) -> dict[str, Any]:
