@@ -273,10 +273,10 @@ def _with_meaning(
     """The section without inherited keys that had a meaning before, and have none any more."""
     table = dict(after[0])
     for f in fields_of(cls):
-        takes = after[1].takes.get(f"{section}.{f.name}")
-        if isinstance(f.role, Choice) and takes is not None and f.name in table and f.name not in said:
+        taken, takes = (ruling.takes.get(f"{section}.{f.name}", (Options,)) for ruling in (before[1], after[1]))
+        if isinstance(f.role, Choice) and f.name in table and f.name not in said:
             chosen = f.role.registry.find(table[f.name]) if isinstance(table[f.name], str) else None
-            if chosen is not None and not issubclass(chosen, takes):
+            if chosen is not None and issubclass(chosen, taken) and not issubclass(chosen, takes):
                 del table[f.name]
     known_before, known = keys_of(cls, section, *before), keys_of(cls, section, table, after[1])
     if known is None:
