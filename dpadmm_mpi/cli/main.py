@@ -37,6 +37,8 @@ COMMANDS = {
     "reproduce": ("reproduce", "reproduce"),
     "list": ("choices", "list_choices"),
     "schema": ("choices", "schema"),
+    "config": ("configs", "config"),
+    "init": ("configs", "init"),
     "new": ("new", "new"),
 }
 

@@ -5,6 +5,7 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,7 +31,20 @@ extension_option = click.option(
     "--extension", "extensions", multiple=True, metavar="FILE", help="A Python file with classes of your own, as in mine.py."
 )
 only_option = click.option("--only", metavar="NAME", help="One variant of the file, by its name.")
-config_argument = click.argument("config", required=False, type=click.Path(path_type=Path))
+
+
+class ConfigPath(click.Path):
+    """A file, or the name of a configuration that comes with the package; a file of that name goes first."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(str(super().convert(value, param, ctx)))
+        return path if path.exists() else packaged().get(str(value), path)
+
+
+config_argument = click.argument("config", required=False, type=ConfigPath())
 result_files = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 
 
@@ -87,10 +101,15 @@ def speak(error: BaseException, who: str = "dpadmm") -> None:
     print(f"{who}: {sentence(text)}", file=sys.stderr, flush=True)
 
 
-def quickstart() -> Path:
-    """The packaged experiment; in a source tree, the one beside the package."""
+def packaged() -> dict[str, Path]:
+    """The configurations that come with the package, by name; in a source tree, those beside the package."""
     here = Path(__file__).parents[1]
     for folder in (here / "configs", here.parent / "configs"):
-        if (path := folder / "quickstart.toml").exists():
-            return path
+        if (folder / "quickstart.toml").exists():
+            return {path.stem: path for path in sorted(folder.glob("*.toml"))}
     raise InputError("the quickstart configuration is missing from this installation; install dpadmm-mpi again")
+
+
+def quickstart() -> Path:
+    """What `dpadmm run` runs without a file."""
+    return packaged()["quickstart"]
