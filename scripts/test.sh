@@ -12,3 +12,5 @@ MYPYPATH=tests mypy --explicit-package-bases tests
 lint-imports --no-logo
 # Two at a time: most of them wait for processes that they have started. A file stays together, with what it has prepared.
 pytest --numprocesses 2 --dist loadfile "$@"
+# Once more in inhospitable surroundings: a short selection, unless some tests were asked for.
+[ $# -gt 0 ] || bash scripts/surroundings.sh

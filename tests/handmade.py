@@ -32,9 +32,11 @@ def star_file(
             "softwareDependencies": "Python 3", "date": "2020-01-01T00:00:00+00:00", "name": name,
             "config": CONFIG.format(name=name, method=method), "config_sha256": "0", "notes": "a note", "complete": True,
         })  # fmt: skip
-        scales = {"run": runs, "iteration": rows, "node": nodes, "graph/edge": nodes, "graph/end": 2}
+        scales = {"run": runs, "iteration": rows, "node": nodes, "graph/edge": nodes, "graph/end": 2, "feature": 3}
+        scales |= {"data/record": 100 * nodes, "restart/number": 3}
         for scale, length in scales.items():
             file.create_dataset(scale, data=np.arange(length)).make_scale(scale.split("/")[-1])
+        file.create_dataset("data/label", data=np.array([-1.0, 1.0])).make_scale("label")
 
         def put(name: str, values: Any, *dims: str, **attributes: Any) -> None:
             file.create_dataset(name, data=values)
@@ -57,11 +59,18 @@ def star_file(
             put(f"privacy/node_{account}", np.outer(total * growth, np.ones(nodes)), "iteration", "node", **about)
         put("graph/edges", np.array([(i, nodes) for i in range(nodes)]), "graph/edge", "graph/end")
         put("data/sizes", np.full(nodes, 100), "node")
-        put("data/label", np.array([-1.0, 1.0]))
-        put("data/label_counts", np.tile([70, 30], (nodes, 1)))
+        put("data/node_of_record", np.repeat(np.arange(nodes), 100), "data/record")
+        file["data"].attrs["source"] = "handmade"
+        put("data/label_counts", np.tile([70, 30], (nodes, 1)), "node", "data/label")
         put("data/label_distance", np.zeros(nodes), "node")
-        file.create_group("timing").attrs.update({"ranks": 2, "hosts": ["a", "b"], "mpi": "none", "seconds": 1.5})
+        put("timing/owner", np.arange(nodes) % 2, "node")
+        for seconds in ("compute_seconds", "wait_seconds", "bytes_sent"):
+            put(f"timing/{seconds}", np.ones((runs, rows, nodes)), *over_runs, "node")
+        put("restart/state", np.zeros((runs, 3)), "run", "restart/number", fields='{"primal": [3]}')
+        file["timing"].attrs.update({"ranks": 2, "hosts": ["a", "b"], "mpi": "none", "seconds": 1.5})
         if extra:
             put("gradient_norm", loss, *over_runs)
-            put("privacy/renyi", growth, "iteration")
+            about = {"theorem": "somebody's", "proven": False, "neighbouring_relation": relation}
+            put("privacy/moments", growth, "iteration", **about)
+            put("privacy/node_moments", np.outer(growth, np.ones(nodes)), "iteration", "node", **about)
     return path

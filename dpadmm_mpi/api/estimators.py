@@ -133,7 +133,33 @@ class PrivateConsensusClassifier(ClassifierMixin, _Consensus):  # type: ignore[m
         self.settings = settings
 
     def fit(self, X: Any, y: Any) -> "PrivateConsensusClassifier":
-        """Spread the records over the nodes and let them train."""
+        """Spread the records over the nodes and let them train.
+
+        Parameters
+        ----------
+        X : features, (records, features), dense or sparse
+        y : two or more different labels
+
+        Returns
+        -------
+        The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            y has one label alone, or norm_bound is not positive.
+        InputError
+            A key of `settings` is wrong, or the target cannot be met.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusClassifier
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusClassifier(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0] > 0)
+        >>> model.epsilon_, model.coef_.shape
+        (inf, (1, 3))
+        """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         self.classes_ = unique_labels(y)
@@ -148,17 +174,86 @@ class PrivateConsensusClassifier(ClassifierMixin, _Consensus):  # type: ignore[m
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Of two classes: positive predicts the second. Of more: a column for each, and the largest is predicted."""
+        """Of two classes: positive predicts the second. Of more: a column for each, and the largest is predicted.
+
+        Parameters
+        ----------
+        X : features like those of `fit`
+
+        Returns
+        -------
+        (records,), or (records, classes).
+
+        Raises
+        ------
+        NotFittedError
+            `fit` was not called.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusClassifier
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusClassifier(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0] > 0)
+        >>> bool(model.decision_function([[1.0, 0.0, 0.0]])[0] > 0)
+        True
+        """
         scores = self._scores(X)
         return scores.ravel() if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each record."""
+        """The likeliest class of each record.
+
+        Parameters
+        ----------
+        X : features like those of `fit`
+
+        Returns
+        -------
+        One of `classes_` for each record.
+
+        Raises
+        ------
+        NotFittedError
+            `fit` was not called.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusClassifier
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusClassifier(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0] > 0)
+        >>> model.predict([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]])
+        array([ True, False])
+        """
         scores = self.decision_function(X)
         return np.asarray(self.classes_[(scores >= 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities of the classes, by the logistic model; noise in the weights makes them too sure or too shy."""
+        """Probabilities of the classes, by the logistic model; noise in the weights makes them too sure or too shy.
+
+        Parameters
+        ----------
+        X : features like those of `fit`
+
+        Returns
+        -------
+        (records, classes), in the order of `classes_`.
+
+        Raises
+        ------
+        NotFittedError
+            `fit` was not called.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusClassifier
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusClassifier(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0] > 0)
+        >>> model.predict_proba([[1.0, 0.0, 0.0]]).sum(axis=1)
+        array([1.])
+        """
         from scipy.special import expit, softmax
 
         scores = self.decision_function(X)
@@ -241,7 +336,33 @@ class PrivateConsensusRegressor(RegressorMixin, _Consensus):  # type: ignore[mis
         self.settings = settings
 
     def fit(self, X: Any, y: Any) -> "PrivateConsensusRegressor":
-        """Spread the records over the nodes and let them train."""
+        """Spread the records over the nodes and let them train.
+
+        Parameters
+        ----------
+        X : features, (records, features), dense or sparse
+        y : a number for each record
+
+        Returns
+        -------
+        The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            X or y has values that are no finite numbers, or norm_bound is not positive.
+        InputError
+            A key of `settings` is wrong, or the target cannot be met.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusRegressor
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusRegressor(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0])
+        >>> model.epsilon_, model.coef_.shape
+        (inf, (3,))
+        """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
         span = None if self.target_range is None else [float(bound) for bound in self.target_range]
         if span is None and y.min() == y.max():  # there is nothing to scale by, and any range that has y will do
@@ -254,7 +375,30 @@ class PrivateConsensusRegressor(RegressorMixin, _Consensus):  # type: ignore[mis
         return self
 
     def predict(self, X: Any) -> Array:
-        """A number for each record, in the units of y."""
+        """A number for each record, in the units of y.
+
+        Parameters
+        ----------
+        X : features like those of `fit`
+
+        Returns
+        -------
+        (records,)
+
+        Raises
+        ------
+        NotFittedError
+            `fit` was not called.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpadmm_mpi import PrivateConsensusRegressor
+        >>> X = np.sin(np.arange(900.0)).reshape(300, 3)
+        >>> model = PrivateConsensusRegressor(epsilon=None, norm_bound=2.0, nodes=2, random_state=1).fit(X, X[:, 0])
+        >>> bool(abs(model.predict([[0.5, 0.0, 0.0]])[0] - 0.5) < 0.5)
+        True
+        """
         return self._scores(X).ravel()
 
 

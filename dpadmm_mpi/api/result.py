@@ -1,6 +1,5 @@
 """A result that shows itself: in a notebook, as text, as a figure; and the classifier in it."""
 
-from html import escape
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,9 @@ from dpadmm_mpi.methods import Config
 from dpadmm_mpi.methods.base import as_table
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.plots import figure, svg
+from dpadmm_mpi.reports.html import escape
 from dpadmm_mpi.reports.tables import result_cells, results_table
+from dpadmm_mpi.showing import brief, sentence
 from dpadmm_mpi.storage import result as stored
 from dpadmm_mpi.storage.experiments import read_again
 from dpadmm_mpi.storage.result import accounts, is_proven, last_row
@@ -41,11 +42,35 @@ class Result(stored.Result):
     """One configuration's results: arrays by their HDF5 name, attributes by object name.
 
     result["loss"], result["privacy/bound"]; result.attributes["/"]["complete"]; result.dims["loss"] = ("run", "iteration").
-    In a notebook it shows a table, curves and the privacy in words.
+    In a notebook it shows a table, curves and the privacy in words. `run` and `load` make it.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+    >>> result["loss"].shape, result.dims["privacy/node_epsilon"], float(result.attributes["privacy/epsilon"]["delta"])
+    ((1, 3), ('iteration', 'node'), 1e-05)
     """
 
     @classmethod
     def of(cls, result: stored.Result) -> "Result":
+        """The same results, which show themselves.
+
+        Parameters
+        ----------
+        result : as it is stored
+
+        Returns
+        -------
+        A Result with the same arrays.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+        >>> dp.Result.of(result).arrays is result.arrays
+        True
+        """
         return cls(result.source, result.arrays, result.dims, result.attributes)
 
     @property
@@ -71,7 +96,19 @@ class Result(stored.Result):
         return self.config.problem.loss.fitted(about.get("target", "binary"), len(about.get("classes", (-1, 1)))).outputs
 
     def privacy_in_words(self) -> list[str]:
-        """A sentence for each account: the total at the end, of whom it holds, by what proof."""
+        """A sentence for each account: the total at the end, of whom it holds, by what proof.
+
+        Returns
+        -------
+        The sentences; at the end what neighbouring data sets are.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+        >>> [sentence[:43] for sentence in result.privacy_in_words() if sentence.startswith("epsilon")]
+        ['epsilon (delta 1e-05): 1 for everything tha']
+        """
         last, _ = last_row(self)
         sentences = []
         for name, title in accounts(self):
@@ -86,7 +123,7 @@ class Result(stored.Result):
             sentences.append(
                 f"The worst node counts; neighbours: {self.attributes[f'privacy/{name}']['neighbouring_relation']}."
             )
-        return sentences
+        return [sentence(words) for words in sentences]
 
     def summary(self) -> str:
         """What was run on what, the last values and the privacy, as text.
@@ -94,11 +131,18 @@ class Result(stored.Result):
         Returns
         -------
         Several lines, as in print(result.summary()).
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+        >>> print(result.summary().splitlines()[1])
+        network: 5 nodes, 5 edges
         """
         config, data = self.config, self.attributes["data"]
         records, sizes = len(self["data/node_of_record"]), self["data/sizes"]
         lines = [
-            f"{self.name}: {config.method_name}, {config.iterations} iterations, {config.runs} runs"
+            f"{brief(self.name)}: {config.method_name}, {config.iterations} iterations, {config.runs} runs"
             + ("" if self.complete else " (incomplete)"),
             f"network: {len(self['node'])} nodes, {len(self['graph/edges'])} edges",
             f"records: {sizes.sum()} for training, {sizes.min()} to {sizes.max()} at a node, {records - sizes.sum()} for "
@@ -108,7 +152,7 @@ class Result(stored.Result):
             "",
             *([f"classifier: {self.classifier_in_words}"] if "release" in as_table(config) else []),
             *self.privacy_in_words(),
-            *(f"note: {note}" for note in str(self.attributes["/"].get("notes", "")).splitlines()),
+            *(f"note: {sentence(note)}" for note in str(self.attributes["/"].get("notes", "")).splitlines()),
         ]
         return "\n".join(lines)
 
@@ -125,6 +169,18 @@ class Result(stored.Result):
         Returns
         -------
         A matplotlib Figure; save it by .savefig("figure.pdf").
+
+        Raises
+        ------
+        InputError
+            There is no such kind, or the results lack what it shows.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+        >>> len(result.plot("loss").axes)
+        1
         """
         return figure([self, *others], kind, account, bars)
 
@@ -133,12 +189,12 @@ class Result(stored.Result):
         header, rows = result_cells([self])
         cells = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        words = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.privacy_in_words())
+        listed = "".join(f"<li>{escape(words)}</li>" for words in self.privacy_in_words())
         try:
             curves = svg([self], "overview", prefix=f"dpadmm-{next(_FIGURES)}")
         except InputError as error:
             curves = f"<p>{escape(str(error))}</p>"  # without matplotlib, or before the first row
-        return f"<div><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>{curves}<ul>{words}</ul></div>"
+        return f"<div><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>{curves}<ul>{listed}</ul></div>"
 
     def audit(
         self,
@@ -166,6 +222,15 @@ class Result(stored.Result):
         ------
         InputError
             The run cannot be audited, or these are not its records.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> small = {"data": {"records": 100, "features": 3}, "record": {"trajectory": True}}
+        >>> result = dp.run(small, method="admm", iterations=2, perturbation="objective", alpha=1.0)
+        >>> audit = result.audit(candidates=2)
+        >>> len(audit.findings), bool(audit.worst.max() <= result["privacy/tight"][-1])
+        (0, True)
         """
         brought, serial = arrays.bring(data, test, shards), Serial()
         with at_hand(serial, self.config, brought, inventory_of(serial, brought)):
@@ -175,6 +240,21 @@ class Result(stored.Result):
         """The weights that `predict` uses, of one run: the server's, or the mean over the nodes.
 
         Those after consensus or of the averages where [release] asks for them; `classifier_in_words` says which.
+
+        Parameters
+        ----------
+        run : which of the repetitions
+
+        Returns
+        -------
+        (features,); with softmax the vector of each class, one after the other.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+        >>> result.classifier().shape, result.classifier_in_words
+        ((3,), 'the mean over the nodes of their last iterates, /final/primal')
         """
         name = self._classifier_name
         return np.asarray(self[name][run] if name.endswith("server") else self[name][run].mean(axis=0))
@@ -191,7 +271,27 @@ class Result(stored.Result):
     def decision_function(self, X: Any, run: int = 0, prepared: bool = False) -> Array:
         """f.x of every record; positive predicts the second of `labels`. With softmax, that of each class, (records, classes).
 
-        Parameters as in `predict`.
+        Parameters
+        ----------
+        X : features like those of the run, before its preprocessing
+        run : which of the repetitions
+        prepared : X is as the run's records were after preprocessing
+
+        Returns
+        -------
+        (records,), or (records, classes).
+
+        Raises
+        ------
+        InputError
+            The run is not complete, X has other features, or the run's preprocessing cannot be done to new records alone.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+        >>> result.decision_function([[0.0, 0.0, 0.0]])
+        array([0.])
         """
         if not self.complete:
             raise InputError(f"{self.source}: the run is not complete, and has no classifier yet")
@@ -216,6 +316,14 @@ class Result(stored.Result):
         ------
         InputError
             X has other features, or the run's preprocessing cannot be done to new records alone.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+        >>> new = [[0.1, 0.2, 0.3], [-0.1, -0.2, -0.3]]
+        >>> sorted(result.predict(new).tolist())
+        [-1, 1]
         """
         scores, about = self.decision_function(X, run, prepared), self.attributes["data"]
         if about.get("target") == "number":

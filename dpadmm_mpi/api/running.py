@@ -121,6 +121,16 @@ def load(path: str | Path) -> Result:
     ------
     InputError
         The file is not there, not a result, or damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpadmm_mpi as dp
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ran = dp.run({"iterations": 3, "data": {"records": 200, "features": 3}}, f"{folder}/my.h5")
+    ...     result = dp.load(f"{folder}/my.h5")
+    >>> result.complete, result.dims["loss"], bool((result["loss"] == ran["loss"]).all())
+    (True, ('run', 'iteration'), True)
     """
     return Result.of(load_result(path))
 

@@ -15,6 +15,7 @@ from dpadmm_mpi.methods.gradient import audit as _gradient  # noqa: F401
 from dpadmm_mpi.methods.star import audit as _star  # noqa: F401
 from dpadmm_mpi.storage.experiments import read_again
 from dpadmm_mpi.storage.result import Result, load
+from dpadmm_mpi.storage.survey import refuse_other_plan
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ def read_run(run: Path | Result, refuse: Callable[[Plan[Any]], None] | None = No
     if refuse is not None:
         refuse(plan)
     refuse_unexaminable(result, next(iter(plan.measures_class.trajectory_layout)), result.complete)
-    if plan.map_sha256 and result.attributes["problem"]["map_sha256"] != plan.map_sha256:
+    refuse_other_plan(result.arrays, plan, path)
+    if plan.map_sha256 and result.attributes.get("problem", {}).get("map_sha256") != plan.map_sha256:
         raise InputError(f"{path}: its linear map has changed since it was run; restore problem.map_path")
     return result, plan, dataset
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, set_option
+from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, say, set_option
 
 MANY_STEPS = 8  # data steps, from which on a budget may be spread too thinly
 
@@ -50,7 +50,7 @@ def check(
     for number, job in enumerate(load(config or quickstart(), overrides, only, extensions).configs):
         plan, dataset = make_plan(job)
         if number:
-            print()
+            say()
         owner, fewer = (
             assign_owners(plan.sizes, n, plan.topology.has_hub, plan.is_central) for n in (ranks, min(ranks, cores))
         )
@@ -58,8 +58,8 @@ def check(
         one_per_core = (cores, cost(plan, fewer, records, measure)) if ranks > cores else None
         predicted = in_words(plan, owner, cost(plan, owner, records, measure), one_per_core)
         conditions = plan.conditions(Assumptions(reference_norm, tau, beta, dataset, gap))
-        print(plan_report(plan, owner, conditions, predicted, statistics_of(dataset)))
+        say(plan_report(plan, owner, conditions, predicted, statistics_of(dataset)))
         steps = job.method.data_steps_in(plan.iterations)
         if job.is_noisy and steps > MANY_STEPS:
-            print(f"advice     {steps} data steps share one budget, and fewer are often better: dpadmm advise tries it")
+            say(f"advice     {steps} data steps share one budget, and fewer are often better: dpadmm advise tries it")
     return 0

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions
+from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, say
 from dpadmm_mpi.errors import InputError
 
 
@@ -42,12 +42,12 @@ def list_choices(kind: str | None, extensions: tuple[str, ...]) -> int:
     _load(extensions)
     if kind is None:
         rows = [[plural, ", ".join(registry)] for plural, registry in REGISTRIES.items()]
-        print(aligned(["kind", "names"], rows, left=(0, 1)))
+        say(aligned(["kind", "names"], rows, left=(0, 1)))
         return 0
     if kind not in REGISTRIES:
         raise InputError(f'"{kind}" is not a kind; there are {", ".join(REGISTRIES)}{did_you_mean(kind, list(REGISTRIES))}')
     rows = [[each.name, ", ".join(each.options) or "-", each.words] for each in described(REGISTRIES[kind])]
-    print(aligned(["name", "options", "what"], rows, left=(0, 1, 2)))
+    say(aligned(["name", "options", "what"], rows, left=(0, 1, 2)))
     return 0
 
 
@@ -64,5 +64,5 @@ def schema(extensions: tuple[str, ...]) -> int:
     from dpadmm_mpi.methods.base import Config
 
     _load(extensions)
-    print(json.dumps(make_schema(Config, "dpadmm_mpi configuration"), indent=1))
+    say(json.dumps(make_schema(Config, "dpadmm_mpi configuration"), indent=1))
     return 0

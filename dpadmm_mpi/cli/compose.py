@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, result_files
+from dpadmm_mpi.cli.options import debug_option, result_files, say
 
 LAWS = {0.0: "logarithmic", 0.5: "negative binomial (1/2)", 1.0: "geometric"}
 
@@ -27,8 +27,10 @@ def compose(files: tuple[Path, ...], delta: float, selection: bool) -> int:
     """
     from dpadmm_mpi.reports.meaning import in_words, price_of_choice, together
     from dpadmm_mpi.reports.tables import aligned, number
+    from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import curve_needed, labels, load_all
 
+    probe(files)
     results = load_all(files)
     rows = []
     for result, label in zip(results, labels(results), strict=True):
@@ -36,15 +38,15 @@ def compose(files: tuple[Path, ...], delta: float, selection: bool) -> int:
         rows.append([label, number(curve.epsilon_at(delta)), number(curve.advantage), number(curve.gaussian_mu)])
     total = together(results)
     rows.append(["together", number(total.epsilon_at(delta)), number(total.advantage), number(total.gaussian_mu)])
-    print(aligned(["name", f"epsilon at {delta:g}", "advantage", "Gaussian mu"], rows))
+    say(aligned(["name", f"epsilon at {delta:g}", "advantage", "Gaussian mu"], rows))
     if selection:
         chosen, shape, everything = price_of_choice(results, delta)
-        print(
+        say(
             f"the best of them, chosen by the records: epsilon {chosen:.4g}, if the number of tries is drawn from the "
             f"{LAWS[shape]} distribution with mean {len(results)} and each try draws one of these settings (Papernot and "
             f"Steinke 2022, Theorem 2); whoever tries them all pays {everything:.4g}, as if all were published"
         )
         return 0
     for sentence in in_words(total):
-        print(f"together: {sentence}")
+        say(f"together: {sentence}")
     return 0

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, set_option
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, say, set_option
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import write_text
 
 if TYPE_CHECKING:
     from dpadmm_mpi.data.catalogue import PublicDataset
@@ -44,8 +45,8 @@ def list_data() -> int:
         [name, "here" if is_fetched(name) else "-", f"{cls.expected[0]:,}", str(cls.expected[1]), first_line(cls)]
         for name, cls in public_datasets().items()
     ]
-    print(aligned(["name", "fetched", "records", "features", "what"], rows, left=(0, 4)))
-    print(f"cache: {cache_folder()}")
+    say(aligned(["name", "fetched", "records", "features", "what"], rows, left=(0, 4)))
+    say(f"cache: {cache_folder()}")
     return 0
 
 
@@ -67,7 +68,7 @@ def fetch(name: str, folder: Path | None) -> int:
     entry = _entry(name)
     if folder is not None and not folder.is_dir():
         raise InputError(f"--from {folder}: no such folder")
-    print(bring(entry, folder))
+    say(bring(entry, folder))
     entry().store()
     return 0
 
@@ -92,10 +93,10 @@ def info(name: str, label: str | None, nodes: int) -> int:
     if Path(name).is_file():
         from dpadmm_mpi.data.survey import survey
 
-        print(survey_report(survey(Path(name), label), nodes))
+        say(survey_report(survey(Path(name), label), nodes))
         return 0
     entry = _entry(name)
-    print(data_report(entry, entry().store()))
+    say(data_report(entry, entry().store()))
     return 0
 
 
@@ -126,14 +127,14 @@ def partition(
     dataset = configs[0].data.dataset(build(configs[0].network.graph, configs[0].seed).nodes, configs[0].seed)
     table = partition_table(dataset)
     if output is None:
-        print(table, end="")
+        say(table, end="")
         return 0
     try:
-        output.write_text(table, encoding="utf-8")
+        write_text(output, table)
     except OSError as error:
-        raise InputError(f"{output} cannot be written: {error.strerror}") from None
+        raise InputError(f"{output} cannot be written: {reason_of(error)}; {advice_on(error)}") from None
     statistics = statistics_of(dataset)
-    print(f"written: {output}" + ("" if statistics is None else f"; {statistics.in_words()}"))
+    say(f"written: {output}" + ("" if statistics is None else f"; {statistics.in_words()}"))
     return 0
 
 

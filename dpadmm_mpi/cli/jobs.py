@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, quickstart, set_option
+from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, quickstart, say, set_option
 from dpadmm_mpi.cli.schedulers import SCHEDULERS, BatchJob, hand_in, script
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.showing import brief
 
 REFRESH = 2.0  # seconds between two looks
 STATES = ("done", "running", "stopped", "failed", "missing", "changed", "unreadable")
@@ -85,7 +86,7 @@ def submit(
         programs=Path(sys.executable).parent if sys.prefix != sys.base_prefix else None,
     )
     text = script(scheduler, job)
-    print(hand_in(scheduler, text) if now else text, end="\n" if now else "")
+    say(hand_in(scheduler, text) if now else text, end="\n" if now else "")
     return 0
 
 
@@ -110,12 +111,14 @@ def status(config: Path | None, output: Path | None, overrides: tuple[str, ...],
     from dpadmm_mpi.reports.live import duration, look
     from dpadmm_mpi.reports.tables import aligned
     from dpadmm_mpi.storage.experiments import load
+    from dpadmm_mpi.storage.probe import probe
 
     rows, states = [], []
     for job, path in targets(load(config or quickstart(), overrides, extensions=extensions), output):
         state, run, iteration, left = "missing", "-", "-", "-"
         if path.exists():
             try:
+                probe([path])
                 seen = look(path)
                 state = seen.state if seen.fingerprint == fingerprint(job) else "changed"
                 run = f"{seen.which} of {seen.runs}"
@@ -124,10 +127,10 @@ def status(config: Path | None, output: Path | None, overrides: tuple[str, ...],
             except InputError:
                 state = "unreadable"
         states.append(state)
-        rows.append([job.name, state, run, iteration, left, str(path)])
-    print(aligned(["name", "status", "run", "iteration", "time left", "file"], rows, left=(0, 1, 5)))
+        rows.append([brief(job.name), state, run, iteration, left, str(path)])
+    say(aligned(["name", "status", "run", "iteration", "time left", "file"], rows, left=(0, 1, 5)))
     counts = Counter(states)
-    print(", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]))
+    say(", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]))
     return 0
 
 
@@ -142,6 +145,7 @@ def watch(file: Path, once: bool) -> int:
     dpadmm watch quickstart.h5
     """
     from dpadmm_mpi.reports.live import frame, look
+    from dpadmm_mpi.storage.probe import probe
 
     def see(path: Path) -> tuple[str, bool]:
         """What there is to say of a file, and whether there will be more."""
@@ -154,6 +158,7 @@ def watch(file: Path, once: bool) -> int:
         return frame(seen), seen.state == "running"
 
     height = 0
+    probe([file])
     try:
         while True:
             paths = sorted(file.glob("*.h5")) if file.is_dir() else [file]
@@ -162,7 +167,8 @@ def watch(file: Path, once: bool) -> int:
             texts, running = zip(*map(see, paths), strict=True)
             text = "\n".join(texts)
             back = f"\033[{height}F\033[J" if height and sys.stdout.isatty() else ""
-            print(back + text, flush=True)
+            print(back, end="")
+            say(text)
             height = text.count("\n") + 1
             if once or not any(running):
                 return 0

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.cli.options import debug_option, say
+from dpadmm_mpi.errors import InputError, advice_on, file_in, reason_of
+from dpadmm_mpi.files import write_text
 
 TEMPLATES = Path(__file__).with_name("templates")
 KINDS = ("method", "loss", "metric", "source")
@@ -47,10 +48,10 @@ def new(kind: str, name: str, output: Path | None) -> int:
             text = (TEMPLATES / template).read_text(encoding="utf-8")
             for word, value in words.items():
                 text = text.replace(f"@{word}@", value)
-            (folder / file).write_text(text, encoding="utf-8")
+            write_text(folder / file, text)
     except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror}") from None
+        raise InputError(f"{file_in(error, folder)} cannot be written: {reason_of(error)}; {advice_on(error)}") from None
     for file in targets:
-        print(f"written: {folder / file}")
-    print(f"next: dpadmm run {folder / (module + '.toml')}, and pytest {folder / ('test_' + module + '.py')}")
+        say(f"written: {folder / file}")
+    say(f"next: dpadmm run {folder / (module + '.toml')}, and pytest {folder / ('test_' + module + '.py')}")
     return 0

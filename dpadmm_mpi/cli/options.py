@@ -3,12 +3,15 @@
 import logging
 import sys
 import traceback
+import warnings
 from pathlib import Path
+from typing import Any
 
 import click
 
-from dpadmm_mpi.errors import DpadmmError, InputError
+from dpadmm_mpi.errors import DpadmmError, InputError, system_sentence
 from dpadmm_mpi.registry import blamed
+from dpadmm_mpi.showing import paragraph, sentence
 
 _debug = False
 
@@ -28,18 +31,46 @@ extension_option = click.option(
     "--extension", "extensions", multiple=True, metavar="FILE", help="A Python file with classes of your own, as in mine.py."
 )
 only_option = click.option("--only", metavar="NAME", help="One variant of the file, by its name.")
-config_argument = click.argument("config", required=False, type=click.Path(path_type=Path))
+
+
+class ConfigPath(click.Path):
+    """A file, or the name of a configuration that comes with the package; a file of that name goes first."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(str(super().convert(value, param, ctx)))
+        return path if path.exists() else packaged().get(str(value), path)
+
+
+config_argument = click.argument("config", required=False, type=ConfigPath())
 result_files = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+
+
+def say(text: object = "", end: str = "\n") -> None:
+    """The commands' answers, on standard output: everything that they print goes through here."""
+    print(paragraph(text), end=end, flush=True)
+
+
+def note(text: object) -> None:
+    print(f"dpadmm: note: {sentence(text)}", file=sys.stderr, flush=True)
 
 
 class _Notes(logging.Handler):
     """What the library logs, as notes on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"dpadmm: note: {record.getMessage()}", file=sys.stderr, flush=True)
+        note(record.getMessage())
+
+
+def _note_of_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    note(f"{category.__name__}: {message}")
 
 
 def log_to_stderr() -> None:
+    """What the library logs, and what others warn of, as notes."""
+    warnings.showwarning = _note_of_warning
     logger = logging.getLogger("dpadmm_mpi")
     logger.setLevel(logging.INFO)
     logger.handlers = [_Notes()]
@@ -63,15 +94,22 @@ def speak(error: BaseException, who: str = "dpadmm") -> None:
         text = "out of memory; use fewer ranks on this machine, or fewer records"
     elif (where := blamed(error)) is not None:
         text = where
+    elif isinstance(error, OSError):
+        text = system_sentence(error)
     else:
         text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
-    print(f"{who}: {text}", file=sys.stderr, flush=True)
+    print(f"{who}: {sentence(text)}", file=sys.stderr, flush=True)
+
+
+def packaged() -> dict[str, Path]:
+    """The configurations that come with the package, by name; in a source tree, those beside the package."""
+    here = Path(__file__).parents[1]
+    for folder in (here / "configs", here.parent / "configs"):
+        if (folder / "quickstart.toml").exists():
+            return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    raise InputError("the quickstart configuration is missing from this installation; install dpadmm-mpi again")
 
 
 def quickstart() -> Path:
-    """The packaged experiment; in a source tree, the one beside the package."""
-    here = Path(__file__).parents[1]
-    for folder in (here / "configs", here.parent / "configs"):
-        if (path := folder / "quickstart.toml").exists():
-            return path
-    raise InputError("the quickstart configuration is missing from this installation; install dpadmm-mpi again")
+    """What `dpadmm run` runs without a file."""
+    return packaged()["quickstart"]

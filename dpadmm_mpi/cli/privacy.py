@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, extension_option, result_files, set_option
+from dpadmm_mpi.cli.options import debug_option, extension_option, result_files, say, set_option
 from dpadmm_mpi.errors import InputError
 
 output_option = click.option("-o", "--output", type=click.Path(path_type=Path), help="A picture too: PNG, SVG or PDF.")
@@ -82,23 +82,25 @@ def _one_run(
         ]
         for v in report.verdicts
     ]
-    print(aligned(["account", "delta", "its epsilon", "lower bound", "right guesses"], rows))
-    print(f"{report.everything.canaries} canaries, {report.everything.right} guessed rightly; confidence {confidence:g}")
+    say(aligned(["account", "delta", "its epsilon", "lower bound", "right guesses"], rows))
+    say(f"{report.everything.canaries} canaries, {report.everything.right} guessed rightly; confidence {confidence:g}")
     return _conclusion(report.findings)
 
 
 def _conclusion(findings: list[str]) -> int:
     for finding in findings:
-        print(f"finding: {finding}")
-    print("the accounts do not hold" if findings else "nothing found against the accounts")
+        say(f"finding: {finding}")
+    say("the accounts do not hold" if findings else "nothing found against the accounts")
     return 1 if findings else 0
 
 
 def _exact(file: Path, output: Path | None, candidates: int, node: int | None, record: int | None, adversaries: int) -> int:
     from dpadmm_mpi.audit.exact import audit as examine
     from dpadmm_mpi.reports.tables import aligned, number
+    from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import account_column, accounts
 
+    probe([file])
     report = examine(file, candidates, node, record, adversaries)
     names = {name: account_column(report.result, name) for name, _ in accounts(report.result)}
     rows = []
@@ -108,14 +110,14 @@ def _exact(file: Path, output: Path | None, candidates: int, node: int | None, r
         allowed = totals[report.against]
         share = f"{report.worst[k] / allowed:.0%}" if allowed > 0.0 else "-"
         rows.append([str(i), *map(number, (report.worst[k], typical, *totals.values())), share])
-    print(aligned(["node", "worst loss", "mean over runs", *names.values(), f"worst / {names[report.against]}"], rows))
+    say(aligned(["node", "worst loss", "mean over runs", *names.values(), f"worst / {names[report.against]}"], rows))
     runs, pairs = report.losses.shape[1], report.losses.shape[3]
-    print(f"{runs} runs, {pairs} neighbouring data sets per node")
+    say(f"{runs} runs, {pairs} neighbouring data sets per node")
     if output is not None:
         from dpadmm_mpi.plots import audit_figure
 
         audit_figure(report, output)
-        print(f"written: {output}")
+        say(f"written: {output}")
     return _conclusion(report.findings)
 
 
@@ -140,14 +142,16 @@ def attack(files: tuple[Path, ...], node: int, record: int, unknown_eta: bool, o
     from dpadmm_mpi.audit.attack import attack as rebuild
     from dpadmm_mpi.audit.unknown_penalty import attack_without_penalties
     from dpadmm_mpi.reports.tables import aligned, mean_and_range, number
+    from dpadmm_mpi.storage.probe import probe
 
+    probe(files)
     known = [rebuild(path, node, record) for path in files]
     attacks = [attack_without_penalties(path, node, record) for path in files] if unknown_eta else known
     rows = [
         [a.name, number(a.bound[-1]), mean_and_range(a.errors[:, -1]), f"{a.ranks.mean():.3g} of {a.candidates}"]
         for a in attacks
     ]
-    print(aligned(["name", "privacy loss", "error of the record", "mean rank of the true record"], rows))
+    say(aligned(["name", "privacy loss", "error of the record", "mean rank of the true record"], rows))
     if output is not None:
         from dpadmm_mpi.plots import attack_figure
         from dpadmm_mpi.plots.secrecy import secrecy_figure
@@ -156,5 +160,5 @@ def attack(files: tuple[Path, ...], node: int, record: int, unknown_eta: bool, o
             secrecy_figure(known, attacks, output)
         else:
             attack_figure(attacks, output)
-        print(f"written: {output}")
+        say(f"written: {output}")
     return 0

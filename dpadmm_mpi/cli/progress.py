@@ -5,8 +5,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from dpadmm_mpi.cli.options import note as say_note
 from dpadmm_mpi.engine.simulation import in_words
 from dpadmm_mpi.methods.base import Plan
+from dpadmm_mpi.showing import brief
 
 LINE_SECONDS = 10.0  # between plain lines
 
@@ -24,12 +26,12 @@ class Progress:
         account = plan.accounts[-1] if plan.topology.has_hub else plan.accounts[0]
         self._spent, self._unit = account.values, "P" if account.delta is None else "epsilon"
         for note in plan.notes:
-            print(f"dpadmm: note: {note}", file=sys.stderr, flush=True)
+            say_note(note)
         if sys.stderr.isatty():
             from tqdm import tqdm
 
             total = plan.config.runs * plan.iterations
-            self._bar = tqdm(total=total, desc=plan.config.name, unit="it", leave=False, dynamic_ncols=True)
+            self._bar = tqdm(total=total, desc=brief(plan.config.name), unit="it", leave=False, dynamic_ncols=True)
 
     def row(self, runs: range, iteration: int, values: Mapping[str, Any]) -> None:
         assert self._plan is not None
@@ -43,7 +45,7 @@ class Progress:
         elif time.monotonic() - self._last_line > LINE_SECONDS:
             self._last_line = time.monotonic()
             print(
-                f"{config.name}: {which}, iteration {iteration} of {self._plan.iterations}, loss {loss:.4f}, "
+                f"{brief(config.name)}: {which}, iteration {iteration} of {self._plan.iterations}, loss {loss:.4f}, "
                 f"{self._unit} {spent:.3g}",
                 file=sys.stderr,
                 flush=True,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option
+from dpadmm_mpi.cli.options import debug_option, say
 from dpadmm_mpi.errors import InputError
 
 
@@ -32,14 +32,14 @@ def reproduce(names: tuple[str, ...], quick: bool, vary: bool, output: Path) -> 
     from dpadmm_mpi.reproduce.page import write_page
 
     if not names:
-        print(aligned(["name", "what"], [[name, figure.title] for name, figure in CATALOGUE.items()], left=(0, 1)))
+        say(aligned(["name", "what"], [[name, figure.title] for name, figure in CATALOGUE.items()], left=(0, 1)))
         return 0
     unknown = [name for name in names if name not in CATALOGUE and name != "all"]
     if unknown:
         raise InputError(f'"{unknown[0]}" is not a figure; there are {", ".join(CATALOGUE)} and all')
     for name in CATALOGUE if "all" in names else names:
         report = make(CATALOGUE[name], output, quick, vary)
-        print("\n".join(verdict_lines(report)), flush=True)
+        say("\n".join(verdict_lines(report)))
     write_page(output)
-    print(f"written: {output / 'README.md'}")
+    say(f"written: {output / 'README.md'}")
     return 0

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, result_files
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, result_files, say
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import write_text
+from dpadmm_mpi.showing import brief, sentence
 
 
 def _nodes(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[int, ...]:
@@ -40,27 +42,29 @@ def show(files: tuple[Path, ...], form: str | None, against: tuple[int, ...]) ->
     from dpadmm_mpi.reports import exports
     from dpadmm_mpi.reports.meaning import choice_in_words, in_words
     from dpadmm_mpi.reports.tables import against_table, results_table
+    from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import last_row, load_all
 
+    probe(files)
     results = load_all(files)
     if form is not None:
-        print({"csv": exports.to_csv, "json": exports.to_json, "latex": exports.to_latex}[form](results))
+        say({"csv": exports.to_csv, "json": exports.to_json, "latex": exports.to_latex}[form](results))
         return 0
-    print(results_table(results, errors=True))
+    say(results_table(results, errors=True))
     if any(last_row(result)[1] > 1 for result in results):
-        print("mean ±half the range (standard error of the mean) over the runs")
+        say("mean ±half the range (standard error of the mean) over the runs")
     if len(results) == 1 and (curve := results[0].curve) is not None:
-        for sentence in in_words(curve):
-            print(f"privacy: {sentence}")
+        for words in in_words(curve):
+            say(f"privacy: {words}")
     if (choice := choice_in_words(results)) is not None:
-        print(f"privacy: {choice}")
+        say(f"privacy: {choice}")
     for result in results:
         for note in filter(None, str(result.attributes["/"].get("notes", "")).split("\n")):
-            print(f"note, {result.name}: {note}")
+            say(f"note, {brief(result.name)}: {sentence(note)}")
         if against:
             who = ", ".join(map(str, against))
-            print(f"\n{result.name}, against {'node' if len(against) == 1 else 'nodes'} {who}:")
-            print(against_table(result, against))
+            say(f"\n{brief(result.name)}, against {'node' if len(against) == 1 else 'nodes'} {who}:")
+            say(against_table(result, against))
     return 0
 
 
@@ -98,12 +102,14 @@ def plot(
     dpadmm plot fig5/*.h5 --kind loss-privacy --account epsilon -o fig5.svg
     """
     from dpadmm_mpi.plots import draw
+    from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import load_all
 
     load_extensions(extensions)
     target = output or _beside(files[0], ".png" if kind == "overview" else f"-{kind}.png")
+    probe(files)
     draw(load_all(files), target, kind, account, bars)
-    print(f"written: {target}")
+    say(f"written: {target}")
     return 0
 
 
@@ -121,17 +127,19 @@ def report(files: tuple[Path, ...], output: Path | None) -> int:
     dpadmm report fig5/*.h5 -o fig5.html
     """
     from dpadmm_mpi.reports.html import page
+    from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import load_all
 
     target = output or _beside(files[0], ".html")
     if target.suffix.lower() not in (".html", ".htm"):
         raise InputError(f'{target}: found the ending "{target.suffix}"; it must be .html')
+    probe(files)
     text = page(load_all(files))
     try:
-        target.write_text(text, encoding="utf-8")
+        write_text(target, text)
     except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror}") from None
-    print(f"written: {target}")
+        raise InputError(f"{target} cannot be written: {reason_of(error)}; {advice_on(error)}") from None
+    say(f"written: {target}")
     return 0
 
 
@@ -152,13 +160,15 @@ def diff(a: Path, b: Path) -> int:
     dpadmm diff serial.h5 ranks.h5
     """
     from dpadmm_mpi.storage.compare import compare
+    from dpadmm_mpi.storage.probe import probe
 
+    probe([a, b])
     differences = list(compare(a, b))
     if not differences:
-        print("identical")
+        say("identical")
         return 0
     for line in differences[:DIFFERENCES]:
-        print(line)
+        say(sentence(line))
     if len(differences) > DIFFERENCES:
-        print(f"... and {len(differences) - DIFFERENCES} more objects")
+        say(f"... and {len(differences) - DIFFERENCES} more objects")
     return 1

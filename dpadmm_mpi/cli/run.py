@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, set_option, speak
+from dpadmm_mpi.cli.options import (
+    config_argument,
+    debug_option,
+    extension_option,
+    note,
+    only_option,
+    quickstart,
+    say,
+    set_option,
+    speak,
+)
 from dpadmm_mpi.errors import InputError
 
 if TYPE_CHECKING:
@@ -91,6 +101,7 @@ def run(
     from dpadmm_mpi.engine.stopping import Stopper
     from dpadmm_mpi.parallel.collective import guard, on_root
     from dpadmm_mpi.parallel.mpi import connect
+    from dpadmm_mpi.parallel.serial import Serial
     from dpadmm_mpi.parallel.watch import watching
 
     if force and resume:
@@ -104,11 +115,13 @@ def run(
         guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")),
     ):
         wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
+        if isinstance(transport, Serial):
+            _probe(wanted)
         load_everywhere(transport, wanted)
         if selftest:
             from dpadmm_mpi.engine.selftest import examine
 
-            examine(transport, wanted.configs, click.echo)
+            examine(transport, wanted.configs, say)
             return 0
         manner = Manner(force, resume, threads)
         jobs = on_root(transport, lambda: _jobs(wanted, manner))
@@ -116,13 +129,22 @@ def run(
             watch.set_patience([job.config.record.patience for job in jobs])
             groups = min(1 if pack is None else pack or transport.size, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
-                click.echo(f"dpadmm: note: {advice}", err=True)
+                note(advice)
             results, ended = Crew(transport, manner, stopper, Progress).run_all(jobs, groups, spare=pack is not None)
             if results and transport.rank == 0:
                 _conclude(results)
             if ended is not None:
                 raise ended
     return 0
+
+
+def _probe(wanted: "Wanted") -> None:
+    """Results that are read before anything runs: the one whose configuration is run again, the one that is gone on with."""
+    from dpadmm_mpi.storage.probe import probe
+
+    results = [path for path in (wanted.source, wanted.output) if path is not None and path.suffix in (".h5", ".hdf5")]
+    if results:
+        probe(results)
 
 
 def resuming(words: list[str]) -> str:
@@ -167,6 +189,7 @@ def load_everywhere(transport: "Transport", wanted: Wanted) -> None:
 
 def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
     """What is left to do; what cannot be done is found before any work is."""
+    from dpadmm_mpi.files import exists, uninterrupted
     from dpadmm_mpi.methods.base import make_plan
     from dpadmm_mpi.storage.atomic_file import refuse_existing
     from dpadmm_mpi.storage.resume import is_finished
@@ -175,12 +198,12 @@ def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
     if manner.resume:
         finished = [job for job in jobs if is_finished(job.path, job.config)]
         for job in finished:
-            print(f"finished before: {job.path}", flush=True)
+            say(f"finished before: {job.path}")
         jobs = [job for job in jobs if job not in finished]
     for _, path in jobs:
         if not manner.resume:
             refuse_existing(path, manner.force)
-            if path.exists() and path.samefile(wanted.source):
+            if exists(path) and uninterrupted(path.samefile, wanted.source):
                 raise InputError(f"-o {path}: this is the configuration itself; choose another place")
     if len(jobs) > 1:  # a variant that cannot work is found before the first one runs
         for config, _ in jobs:
@@ -224,7 +247,6 @@ def advice_to_pack(jobs: "list[Job]", ranks: int) -> str | None:
 def _conclude(results: list["Result"]) -> None:
     from dpadmm_mpi.reports.tables import results_table
 
-    print(results_table(results))
+    say(results_table(results))
     for result in results:
-        print(f"written: {result.source}")
-    sys.stdout.flush()
+        say(f"written: {result.source}")

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, set_option, speak
+from dpadmm_mpi.cli.options import (
+    config_argument,
+    debug_option,
+    extension_option,
+    only_option,
+    quickstart,
+    say,
+    set_option,
+    speak,
+)
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.showing import sentence
 
 if TYPE_CHECKING:
     from dpadmm_mpi.parallel.transport import Transport
@@ -51,7 +61,7 @@ class Progress:
         elif time.monotonic() - self._last_line > LINE_SECONDS:
             self._last_line = time.monotonic()
             words = f"tune: trial {self._done} of {self._total}, {trial.method}, best {self._metric} {best}"
-            print(words, file=sys.stderr, flush=True)
+            print(sentence(words), file=sys.stderr, flush=True)
 
     def end(self) -> None:
         if self._bar is not None:
@@ -131,16 +141,16 @@ def tune(
             output.write_text(toml(found, task, price), encoding="utf-8")
             for note in notes(found, task):
                 click.echo(f"dpadmm: note: {note}", err=True)
-            print(table(found, task.metric, most=1 if private_selection else 5))
+            say(table(found, task.metric, most=1 if private_selection else 5))
             if price is not None:
-                print(
+                say(
                     f"each try costs epsilon {price.each:.4g}; the best of {price.tries_words}: {price.total:.4g} at delta = "
                     f"{task.budget.delta:g}; publish nothing of {study} but this"
                 )
             if plot is not None:
                 draw(found, task, found.best().method, plot)
-                print(f"written: {plot}")
-            print(f"written: {output}", flush=True)
+                say(f"written: {plot}")
+            say(f"written: {output}")
     return 0
 
 
@@ -216,5 +226,5 @@ def advise(
     from dpadmm_mpi.tuning.advice import advise as examine
     from dpadmm_mpi.tuning.task import Request
 
-    print(examine(Request(config or quickstart(), overrides, only, extensions), epsilon, delta).words)
+    say(examine(Request(config or quickstart(), overrides, only, extensions), epsilon, delta).words)
     return 0

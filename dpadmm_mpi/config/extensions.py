@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from dpadmm_mpi.config.options import Options, names_in
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import read_bytes, resolved
 from dpadmm_mpi.registry import all_or_nothing, file_of, imported_sha256, is_inside, place_of
 
 _PREFIX = "dpadmm_extension_"
@@ -33,7 +34,7 @@ def paths_in(raw: Any, folder: Path) -> list[Extension]:
         table = {"path": entry} if isinstance(entry, str) else entry
         if not isinstance(table, dict) or not isinstance(table.get("path"), str) or table.keys() - {"path", "sha256"}:
             raise InputError(f'extensions[{k}]: found {entry!r}; expected the name of a Python file, as in "mine.py"')
-        path = (folder / Path(table["path"]).expanduser()).resolve()
+        path = resolved(folder / Path(table["path"]).expanduser())
         found.append(Extension(str(path), str(table.get("sha256", ""))))
     return found
 
@@ -46,7 +47,7 @@ def load(wanted: Iterable[Extension]) -> tuple[Extension, ...]:
 def _load(extension: Extension) -> Extension:
     path = Path(extension.path)
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except OSError as error:
         raise InputError(f"extensions: {path} cannot be read: {error.strerror}") from None
     imported = _imported_as(path)
@@ -60,6 +61,12 @@ def _load(extension: Extension) -> Extension:
     if name not in sys.modules and imported is None:
         _import(name, path)
     return Extension(str(path), digest)
+
+
+def is_loaded(extension: Extension) -> bool:
+    """Whether its file is part of this process already."""
+    loaded = [getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if name.startswith(_PREFIX)]
+    return extension.path in loaded or _imported_as(Path(extension.path)) is not None
 
 
 def _imported_as(path: Path) -> str | None:
@@ -103,7 +110,7 @@ def used_by(sections: Sequence[Options]) -> tuple[Extension, ...]:
             file = file_of(type(chosen))
             if file is None or not file.is_file():
                 continue  # typed in: nothing that could be loaded again
-            files[str(file)] = imported_sha256(type(chosen).__module__) or hashlib.sha256(file.read_bytes()).hexdigest()
+            files[str(file)] = imported_sha256(type(chosen).__module__) or hashlib.sha256(read_bytes(file)).hexdigest()
     return tuple(Extension(path, digest) for path, digest in files.items())
 
 

@@ -3,7 +3,9 @@
 What a configuration consists of is not known here: a `Grammar` says it.
 """
 
+import hashlib
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -15,11 +17,17 @@ from dpadmm_mpi.config import extensions
 from dpadmm_mpi.config.extensions import Extension
 from dpadmm_mpi.config.options import Choice, Options, fields_of
 from dpadmm_mpi.config.ranges import in_section
-from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of, refuse_unfit
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import read_text, resolved
 
 R = TypeVar("R", bound=Options)
 Setting = tuple[str, Any]  # a dotted key and its value
+
+LARGEST = 16 << 20  # bytes of a configuration file
+MOST = 10_000  # variants and points of a sweep
+LONGEST_NAME = 200  # letters of a file's name; file systems have 255, of which some are for what lies beside it
+_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -56,20 +64,39 @@ def read_table(path: Path, text: str | None = None) -> RawConfig:
     where = str(path) if text is None else f"the configuration in {path}"
     if text is None:
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            if (size := path.stat().st_size) > LARGEST:
+                raise InputError(f"{path}: {size >> 20} MB, and a configuration has at most {LARGEST >> 20}; is it one?")
+            text = read_text(path, "utf-8-sig")
         except FileNotFoundError:
             raise InputError(f"{path}: no such configuration file") from None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({reason_of(error)}); {advice_on(error)}") from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}: cannot be read as a configuration: byte {error.start} is no text in UTF-8") from None
+        except ValueError as error:  # of the path
             raise InputError(f"{path}: cannot be read as a configuration ({error})") from None
     try:
-        return RawConfig(tomllib.loads(text), path.resolve().parent, path.stem)
-    except tomllib.TOMLDecodeError as error:
+        raw = _from_toml(text)
+    except ValueError as error:
         raise InputError(f"{where}: not valid TOML: {error}") from None
+    return RawConfig(raw, resolved(path).parent, path.stem.encode(errors="backslashreplace").decode())
+
+
+def _from_toml(text: str) -> Table:
+    """ValueError where it is none: tomllib has that for what is not TOML, and for numbers and dates that do not exist."""
+    try:
+        raw = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("lists or tables are nested too deeply") from None
+    refuse_unfit(raw)
+    return raw
 
 
 def from_python(table: Mapping[str, Any]) -> RawConfig:
     """A dictionary from Python as TOML would have it: numpy's numbers, paths and tuples are welcome."""
-    return RawConfig(plain(table), Path.cwd(), "run")
+    raw = plain(table)
+    refuse_unfit(raw)
+    return RawConfig(raw, Path.cwd(), "run")
 
 
 def load_extensions(source: RawConfig, more: Iterable[str] = ()) -> tuple[Extension, ...]:
@@ -91,7 +118,8 @@ def configurations(
     variants, sweep = _variants_and_sweep(raw)
     changes = [_parse_override(each) if isinstance(each, str) else (each[0], plain(each[1])) for each in overrides]
     axes = {key: values for key, values in _sweep_axes(sweep).items() if key not in {key for key, _ in changes}}
-    names: list[str] = []
+    _refuse_too_many(len(variants or ({},)) * math.prod(map(len, axes.values())))
+    names: dict[str, str] = {}  # by the file's name, in small letters: some file systems do not tell them apart
     configs: list[R] = []
     for index, variant in enumerate(variants or ({},)):
         if variants and "name" not in variant:
@@ -106,9 +134,9 @@ def configurations(
                 merged["name"] = f"{merged['name']}, " + ", ".join(f"{k.split('.')[-1]}={_brief(v)}" for k, v in settings)
             name = str(merged["name"])
             label = f'variant "{name}": ' if variants or axes else ""
-            if slug(name) in map(slug, names):
+            if (file := slug(name).lower()) in names:
                 raise InputError(f'{label}another variant has this name or the same file name "{slug(name)}"; rename one')
-            names.append(name)
+            names[file] = name
             # One by its name, or all points of a variant. The others need not take what --set says of these.
             if only is not None and only not in (name, variant.get("name")):
                 continue
@@ -117,7 +145,7 @@ def configurations(
             except InputError as error:
                 raise InputError(f"{label}{error}") from None
     if only is not None and not configs:
-        quoted = ", ".join(f'"{name}"' for name in names)
+        quoted = ", ".join(f'"{name}"' for name in names.values())
         raise InputError(f'--only "{only}": no such variant; there are {quoted}')
     return Experiment(str(raw["name"]), configs, collection=bool(variants or axes))
 
@@ -132,9 +160,22 @@ def _variants_and_sweep(raw: Table) -> tuple[list[Table] | None, Table]:
     return variants, sweep
 
 
+def _refuse_too_many(count: int) -> None:
+    if count > MOST:
+        raise InputError(f"sweep: there would be {count:,} configurations; at most {MOST:,} are possible")
+
+
 def slug(name: str) -> str:
-    """A file name for a configuration's name."""
-    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip("-.") or "run"
+    """A file name for a configuration's name, which stays in its folder whatever the name is.
+
+    >>> slug("../../etc/passwd"), slug("alpha = 1"), slug("con"), slug("..")
+    ('etc-passwd', 'alpha-=-1', 'con-', 'run')
+    """
+    plain = re.sub(r"[^A-Za-z0-9._=+-]+", "-", name).strip("-.") or "run"
+    if len(plain) > LONGEST_NAME:
+        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
+        plain = f"{plain[: LONGEST_NAME - len(digest) - 1]}-{digest}"
+    return f"{plain}-" if _DEVICES.fullmatch(plain) else plain  # names that mean a device elsewhere
 
 
 def plain(value: Any) -> Any:
@@ -154,8 +195,9 @@ def _parse_override(text: str) -> tuple[str, Any]:
     if not equals or not key:
         raise InputError(f'--set {text}: found no "="; write --set section.key=value')
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        return key, _from_toml(f"value = {value}")["value"]
+    except ValueError:
+        refuse_unfit({key: value})
         return key, value.strip()  # a word without quotes
 
 
@@ -231,10 +273,10 @@ def _with_meaning(
     """The section without inherited keys that had a meaning before, and have none any more."""
     table = dict(after[0])
     for f in fields_of(cls):
-        takes = after[1].takes.get(f"{section}.{f.name}")
-        if isinstance(f.role, Choice) and takes is not None and f.name in table and f.name not in said:
+        taken, takes = (ruling.takes.get(f"{section}.{f.name}", (Options,)) for ruling in (before[1], after[1]))
+        if isinstance(f.role, Choice) and f.name in table and f.name not in said:
             chosen = f.role.registry.find(table[f.name]) if isinstance(table[f.name], str) else None
-            if chosen is not None and not issubclass(chosen, takes):
+            if chosen is not None and issubclass(chosen, taken) and not issubclass(chosen, takes):
                 del table[f.name]
     known_before, known = keys_of(cls, section, *before), keys_of(cls, section, table, after[1])
     if known is None:
@@ -253,7 +295,7 @@ def _with_absolute_paths(raw: Table, folder: Path, grammar: Grammar[R]) -> Table
         own = {f.name for f in fields_of(cls) if not f.is_path}
         texts = {key for key, value in table.items() if isinstance(value, str) and key not in own}
         if texts:  # otherwise the classes that might have such a key need not be loaded
-            paths = {key: str((folder / Path(table[key]).expanduser()).resolve()) for key in texts & path_keys(cls)}
+            paths = {key: str(resolved(folder / Path(table[key]).expanduser())) for key in texts & path_keys(cls)}
             raw[section] = {**table, **paths}
     return raw
 

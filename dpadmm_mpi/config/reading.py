@@ -30,6 +30,9 @@ class Ruling:
 
 
 NO_RULING = Ruling()
+HUGE = 1e100  # a number: squares and products of several are numbers too
+DEEPEST = 16  # levels of tables and lists inside each other
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 LONG, LONG_TEXT = 60, 300  # letters of a value, or of a text, which may be a path, that an error repeats
 
 
@@ -223,6 +226,25 @@ def _refuse_unknown(key: str, prefix: str, known: list[str], sections: Mapping[s
     raise InputError(f"{prefix}{key}: unknown key; {hint}")
 
 
+def refuse_unfit(table: Any) -> None:
+    """Before anything else looks at it: what is nested without end, whole numbers without end, text that no file can hold."""
+    waiting: list[tuple[str, Any, int]] = [("", table, 0)]
+    while waiting:  # not by recursion, which has an end itself
+        path, value, depth = waiting.pop()
+        if depth > DEEPEST:
+            raise InputError(f"{path}: nested deeper than {DEEPEST} levels, which no key needs")
+        if isinstance(value, dict):
+            waiting += [(f"{path}.{key}" if path else str(key), item, depth + 1) for key, item in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{index}]", item, depth + 1) for index, item in enumerate(value)]
+        elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+            raise InputError(f"{path}: found a whole number of {value.bit_length()} bits; at most 64 are possible")
+        elif isinstance(value, str) and _NO_TEXT.search(value):
+            raise InputError(
+                f"{path}: found {show(value)}, which has a sign that is none in UTF-8, or the sign NUL; write another"
+            )
+
+
 def refuse_non_finite(value: Any, path: str) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
@@ -232,6 +254,8 @@ def refuse_non_finite(value: Any, path: str) -> None:
             refuse_non_finite(item, f"{path}[{index}]")
     elif isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{path}: found {value}; a finite number is needed")
+    elif isinstance(value, float) and abs(value) > HUGE:
+        raise InputError(f"{path}: found {value}; at most {HUGE:g} is possible")
 
 
 def convert(value: Any, f: Field, path: str) -> Any:

@@ -376,7 +376,7 @@ class Arrays(Source):
     positive: Label | None = None  # the label that means +1; unset: the larger of the two
     target: Literal["binary", "classes", "number"] | None = None  # what the labels are; None: found from them
     target_range: list[float] | None = None  # [LOW, HIGH] of numbers, known beforehand; None: found, which no account counts
-    preprocess: Annotated[list[Step] | None, Choices(steps, "step")] = None
+    preprocess: Annotated[list[Step] | None, Choices(steps, "step")] = None  # what is done to the records, in this order
 
     def check(self) -> None:
         if self.target_range is not None:

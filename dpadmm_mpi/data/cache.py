@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import resolved
 from dpadmm_mpi.types import Array
 
 _COMPRESSED = ("", ".bz2", ".gz", ".xz")
@@ -34,7 +35,7 @@ class SourceFile:
 
 def cache_folder() -> Path:
     if given := os.environ.get("DPADMM_DATA"):
-        return Path(given).expanduser().resolve()
+        return resolved(Path(given).expanduser())
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "dpadmm_mpi"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpadmm_mpi"

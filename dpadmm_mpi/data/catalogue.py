@@ -61,12 +61,39 @@ class PublicDataset(StoredSource):
 
 
 def is_fetched(name: str) -> bool:
+    """Whether the files of a public data set are here.
+
+    Parameters
+    ----------
+    name : as in `dpadmm data list`
+
+    Returns
+    -------
+    True if `dpadmm data fetch` has nothing left to do.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> dp.data.is_fetched("adult") in (True, False)
+    True
+    """
     dataset = public_datasets()[name]
     return all(find_file(dataset.folder(), file) for file in dataset.raw)
 
 
 def public_datasets() -> dict[str, type[PublicDataset]]:
-    """By name, extensions included."""
+    """The public data sets by name, extensions included.
+
+    Returns
+    -------
+    Name -> class, which is a source.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> "adult" in dp.data.public_datasets()
+    True
+    """
     return {name: cls for name, cls in sources.items() if issubclass(cls, PublicDataset)}
 
 

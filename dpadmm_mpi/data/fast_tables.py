@@ -3,7 +3,6 @@
 A csv file gives the same records to the bit as `readers.read_csv`, without a Python object for each cell.
 """
 
-import csv
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.data import readers
+from dpadmm_mpi.data.bounded import refuse_expansion
 from dpadmm_mpi.data.records import Column, Records, Wanted
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import refuse_special
 from dpadmm_mpi.types import Bools
 
 LARGE = 8 << 20  # bytes of a csv file from which on it is worth while to load pandas
@@ -55,6 +56,8 @@ def _read_csv(path: Path, wanted: Wanted, separator: str, as_text: set[str]) -> 
                 block = block.removeprefix(b"\xef\xbb\xbf")
                 header, block, line = _take_header(block, wanted, separator, path)
                 parts = {name: [] for name in [wanted.label, *wanted.features(header)]}
+            if b"\0" in block:
+                raise InputError(f"{path} is not text (it has NUL bytes); is data.source right?")
             line += _refuse_ragged(block, separator, len(header), line, path)
             for name, values in _columns_of(block, header, list(parts), as_text, separator, path).items():
                 parts[name].append(values)
@@ -93,10 +96,12 @@ def _take_header(block: bytes, wanted: Wanted, separator: str, path: Path) -> tu
     block = block.lstrip(b"\r\n")
     first, _, rest = block.partition(b"\n")
     try:
-        cells = next(csv.reader([first.decode()], delimiter=separator, skipinitialspace=True))
+        cells = next(readers.csv_rows([first.decode()], separator, path), [])
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text; is data.source right?") from None
     header, has_header = readers.header_of(cells, wanted.label)
+    if len(header) > readers.MOST_COLUMNS:
+        raise InputError(f"{path} has {len(header):,} columns; a table has at most {readers.MOST_COLUMNS:,}")
     wanted.check(header, str(path))
     return (header, rest, 2) if has_header else (header, block, 1)
 
@@ -105,7 +110,7 @@ def _refuse_ragged(block: bytes, separator: str, width: int, line: int, path: Pa
     """The number of records; InputError if one has more or fewer cells than the header."""
     if b'"' in block:
         text = io.StringIO(block.decode(errors="replace"), newline="")
-        widths = np.array([len(row) for row in csv.reader(text, delimiter=separator, skipinitialspace=True) if row])
+        widths = np.array([len(row) for row in readers.csv_rows(text, separator, path)])
     else:
         characters = np.frombuffer(block if block.endswith(b"\n") else block + b"\n", dtype=np.uint8)
         ends = np.flatnonzero(characters == ord("\n"))
@@ -142,6 +147,8 @@ def _columns_of(
         )  # fmt: skip
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text; is data.source right?") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError, OverflowError) as error:
+        raise InputError(f"{path} cannot be read as csv: {error}") from None
     other = [name for name in numbers if frame[name].dtype.kind not in "iuf"]
     if other:
         raise _IsText(*other)
@@ -159,10 +166,11 @@ def _open_parquet(path: Path) -> Iterator[Any]:
         import pyarrow.parquet as pq
     except ImportError:
         raise InputError('Parquet files need pyarrow; install it with: pip install "dpadmm-mpi[tables]"') from None
+    refuse_special(path)
     try:
         with pq.ParquetFile(path) as file:
             yield file
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, ValueError, UnicodeDecodeError, OverflowError, KeyError) as error:
         raise InputError(f"{path} is not a readable Parquet file ({error}); is data.source right?") from None
 
 
@@ -177,6 +185,8 @@ def read_parquet(path: Path, wanted: Wanted) -> Records:
     with _open_parquet(path) as file:
         header = list(file.schema_arrow.names)
         wanted.check(header, str(path))
+        declared = 8 * file.metadata.num_rows * len(header)
+        refuse_expansion(path, declared, path.stat().st_size)
         names = [wanted.label, *wanted.features(header)]
         parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
         for batch in file.iter_batches(columns=names):

@@ -19,7 +19,7 @@ from typing import Any
 
 from dpadmm_mpi.data.cache import SourceFile, find_file, verify
 from dpadmm_mpi.data.catalogue import PublicDataset
-from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.errors import InputError, RunError, reason_of
 
 TIMEOUT = 30  # seconds without an answer
 _CHUNK = 1 << 16
@@ -40,7 +40,7 @@ def fetch(entry: type[PublicDataset], folder: Path | None = None) -> str:
                 assert path is not None
                 path.replace(target / path.name)
     except OSError as error:
-        raise RunError(f"{target} cannot be written ({error.strerror}); set DPADMM_DATA to another folder") from None
+        raise RunError(f"{target} cannot be written ({reason_of(error)}); set DPADMM_DATA to another folder") from None
     return f"{entry.name()} fetched from {where} into {target}"
 
 

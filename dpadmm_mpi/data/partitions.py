@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpadmm_mpi.config.options import Count, FilePath, Options, Positive, Probability
+from dpadmm_mpi.data.bounded import text
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generator
@@ -89,7 +90,7 @@ class Even(Partition):
 class Uneven(Partition):
     """Sizes from a Dirichlet law; a smaller `concentration` is more uneven."""
 
-    concentration: Positive = 1.0
+    concentration: Positive = 1.0  # small is more uneven
 
     def shard_sizes(self, records: int, nodes: int, rng: Generator) -> Ints:
         weights = rng.dirichlet(np.full(nodes, self.concentration))
@@ -100,7 +101,7 @@ class Uneven(Partition):
 class ByLabel(Partition):
     """A share `skew` of each shard is dealt in order of the labels: 0 at random, 1 sorted."""
 
-    skew: Probability = 0.5
+    skew: Probability = 0.5  # share of each shard that is dealt in order of the labels
 
     def ordered(self, sizes: Ints) -> Ints:
         return np.rint(self.skew * sizes).astype(np.int64)
@@ -112,7 +113,7 @@ class Sizes(Partition):
 
     fixed_total: ClassVar[bool] = True
 
-    sizes: list[Count]
+    sizes: list[Count]  # training records of each node
 
     def total(self) -> int | None:
         return sum(self.sizes)
@@ -146,7 +147,7 @@ class Dirichlet(Partition):
 
     by_labels_alone: ClassVar[bool] = True
 
-    concentration: Positive = 0.5
+    concentration: Positive = 0.5  # small is more skew
 
     def spread(self, records: Traits, nodes: int, rng: Generator) -> Ints:
         labels, label_of = np.unique(records.labels, return_inverse=True)
@@ -214,7 +215,7 @@ class Grouped(Partition):
 class ByColumn(Grouped):
     """Every value of `column` is a node, in ascending order; the column is no feature then."""
 
-    column: str
+    column: str  # whose values make the groups
 
     @property
     def group_column(self) -> str | None:
@@ -242,7 +243,7 @@ class ByFile(Grouped):
 class NodeFile(Partition):
     """`node_file` has the number of a node for each record, -1 for testing: one per line, or what `data partition` writes."""
 
-    node_file: FilePath
+    node_file: FilePath  # a file with the node of each record, one per line
 
     def training(self, records: Traits) -> Bools | None:
         for_training = self._node_of(records) != TEST
@@ -259,7 +260,7 @@ class NodeFile(Partition):
 
     def _node_of(self, records: Traits) -> Ints:
         assert records.numbers is not None
-        table = self._table()
+        table = self._table(int(records.numbers.max(initial=-1)))
         missing = records.numbers[records.numbers >= len(table)]
         found = table[np.minimum(records.numbers, len(table) - 1)] if len(table) else missing
         if len(missing) or np.any(found < TEST):
@@ -267,13 +268,10 @@ class NodeFile(Partition):
             raise InputError(f"data.node_file: {self.node_file} has no node for record {record}, counted from 0; add it")
         return found
 
-    def _table(self) -> Ints:
-        """The node of each record in the files; below TEST where nothing is said."""
+    def _table(self, last: int) -> Ints:
+        """The node of each record in the files, up to the number `last`; below TEST where nothing is said."""
         path = Path(self.node_file)
-        try:
-            lines = path.read_text(encoding="utf-8").split()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"data.node_file: {path} cannot be read: {getattr(error, 'strerror', error)}") from None
+        lines = text(path, "data.node_file").split()
         pairs = bool(lines) and lines[0] == PARTITION_HEADER
         try:
             if not pairs:
@@ -283,8 +281,10 @@ class NodeFile(Partition):
             raise InputError(
                 f'data.node_file: {path} must have a whole number per line, or the header "{PARTITION_HEADER}" and two of them'
             ) from None
-        table = np.full(int(record.max(initial=-1)) + 1, TEST - 1)
-        table[record] = node
+        if record.min(initial=0) < 0:
+            raise InputError(f"data.node_file: {path} has the record {record.min()}; they are counted from 0")
+        table, named = np.full(last + 1, TEST - 1), record <= last
+        table[record[named]] = node[named]
         return table
 
 

@@ -17,8 +17,10 @@ from dpadmm_mpi.data.records import Records, checked
 from dpadmm_mpi.data.steps import Step, preprocess
 from dpadmm_mpi.data.store import Store, open_store, write_store
 from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.files import naming, open_to_read
 
 VERSION = 4  # of the store and of what the steps do: a new one makes old stores unused
+HUGE = 1e150  # of a feature: the largest whose square is a number, with room for sums of them
 SMALL = 8 << 20  # bytes of raw files that are prepared in this process
 
 
@@ -66,7 +68,8 @@ def ensure_store(source: Preparable, group_column: str | None = None) -> Store:
 
 def prepare(source: Preparable, files: dict[str, Path], folder: Path, group_column: str | None = None) -> Store:
     # No name for the records as they were read: they would be kept in memory beside what the steps make of them.
-    prepared = preprocess(_read(source, files, group_column), source.preprocessing)
+    with np.errstate(invalid="ignore"):  # of infinity, which is refused below
+        prepared = preprocess(_read(source, files, group_column), source.preprocessing)
     _refuse_non_finite(prepared.records, files)
     digests = {name: _digest(path) for name, path in files.items()}
     return write_store(folder, prepared.records, prepared.done, digests, warnings=prepared.doubts, learned=prepared.learned)
@@ -74,11 +77,25 @@ def prepare(source: Preparable, files: dict[str, Path], folder: Path, group_colu
 
 def _read(source: Preparable, files: dict[str, Path], group_column: str | None) -> Records:
     records = checked(source.read(files), type(source), "read")
+    _refuse_huge(records, files)
     return records if group_column is None else records.grouped_by(group_column)
 
 
+def _refuse_huge(records: Records, files: dict[str, Path]) -> None:
+    """Numbers whose squares are none any more: steps would make something else of them without a word."""
+    X = records.X
+    parts = [column.values for column in records.columns if not column.is_text]
+    if X is not None:
+        parts.append(X if isinstance(X, np.ndarray) else X.data)
+    for values in parts:
+        flat = values.ravel()
+        largest = max(np.fmax.reduce(flat, initial=0.0), -np.fmin.reduce(flat, initial=0.0))
+        if HUGE < largest < np.inf:  # infinity is refused later, with its record
+            raise InputError(f"{' and '.join(files)}: found the number {largest:g}; at most {HUGE:g} is possible; scale it")
+
+
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with naming(path), open_to_read(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

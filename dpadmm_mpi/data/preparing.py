@@ -8,7 +8,7 @@ from dpadmm_mpi.config.extensions import Extension, load
 from dpadmm_mpi.config.reading import read_section
 from dpadmm_mpi.data import Data, StoredSource
 from dpadmm_mpi.data.prepare import prepare
-from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.errors import InputError, RunError, system_sentence
 
 
 def main() -> None:
@@ -21,6 +21,9 @@ def main() -> None:
     except (InputError, RunError) as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        print(system_sentence(error), file=sys.stderr)
+        sys.exit(RunError.exit_code)
     except MemoryError:
         print("out of memory while preparing the data", file=sys.stderr)
         sys.exit(RunError.exit_code)

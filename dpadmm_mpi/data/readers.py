@@ -1,23 +1,20 @@
 """Files -> Records: csv, npz, HDF5 and LIBSVM, plain or compressed (gz, bz2, xz)."""
 
-import bz2
 import csv
-import gzip
 import io
 import itertools
-import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm_mpi.data.bounded import content, names_in, open_bytes, read_arrays, refuse_expansion, text
 from dpadmm_mpi.data.records import Column, Records, Wanted
 from dpadmm_mpi.errors import InputError
 
@@ -27,32 +24,14 @@ MISSING = ("", "?", "NA", "nan", "NaN")
 
 SEPARATORS = (",", ";", "\t", "|")
 SEPARATOR_LINES = 20  # that they are detected from
+LONGEST_LINE = 16 << 20  # bytes of a line that is looked at before the file is read
+MOST_COLUMNS = 100_000  # of a table; wider data are matrices, in npz, HDF5 or LIBSVM files
+MATRIX, SPARSE = ("X", "y"), ("data", "indices", "indptr", "shape")
+ARRAYS = (*MATRIX, *SPARSE, *(f"X_{part}" for part in SPARSE))  # that npz and HDF5 files may hold
+
+__all__ = ["content", "open_bytes", "text"]  # of bounded.py, for those who read files in other ways
 
 _LIBSVM_LINE = re.compile(r"\s*[^\s:]+(\s+\d+:[^\s:]+)*\s*")
-_DECOMPRESS = {b"\x1f\x8b": gzip.decompress, b"BZh": bz2.decompress, b"\xfd7zXZ\x00": lzma.decompress}
-_OPEN: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
-
-
-def content(path: Path) -> bytes:
-    """A file's bytes, decompressed."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    for magic, decompress in _DECOMPRESS.items():
-        if raw.startswith(magic):
-            try:
-                return decompress(raw)
-            except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
-                raise InputError(f"{path} is damaged or cut short ({error}); get the file again") from None
-    return raw
-
-
-def text(path: Path) -> str:
-    try:
-        return content(path).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not text; is data.source right?") from None
 
 
 def with_signs(records: Records, positive: str | int | float | None, where: str) -> Records:
@@ -97,7 +76,7 @@ def read_csv(path: Path, wanted: Wanted, separator: str | None = None) -> Record
     Without a header, which is a first line of numbers only, the label is the last column.
     """
     separator = separator or detected_separator(path)
-    rows = [row for row in csv.reader(io.StringIO(text(path)), delimiter=separator, skipinitialspace=True) if row]
+    rows = list(csv_rows(io.StringIO(text(path)), separator, path))
     if not rows:
         raise InputError(f"{path} is empty")
     header, has_header = header_of(rows[0], wanted.label)
@@ -107,13 +86,37 @@ def read_csv(path: Path, wanted: Wanted, separator: str | None = None) -> Record
     return table(rows, header, wanted, path, first_line=2 if has_header else 1)
 
 
+def csv_rows(lines: Iterable[str], separator: str, path: Path) -> Iterator[list[str]]:
+    """The rows that are not empty; one sentence where csv gives up."""
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    try:
+        yield from (row for row in reader if row)
+    except csv.Error as error:
+        limit = csv.field_size_limit()
+        reason = (
+            f"a cell has more than {limit:,} characters; is a quotation mark not closed?"
+            if "limit" in str(error)
+            else "a carriage return stands alone; end every line with a newline"
+            if "new-line" in str(error)
+            else str(error)
+        )
+        raise InputError(f"{path} line {reader.line_num} cannot be read as csv: {reason}") from None
+
+
 def csv_header(path: Path, separator: str) -> list[str]:
     """The names of the columns of a csv file; "label" for the last one, if the file does not say."""
-    with open_bytes(path) as file:
-        first = next((line for line in file if line.strip()), b"").decode("utf-8-sig", errors="replace")
-    if not first:
+    lines = [line.decode("utf-8-sig", errors="replace") for line in first_lines(path, 1)]
+    first = next(csv_rows(lines, separator, path), None)
+    if first is None:
         raise InputError(f"{path} is empty")
-    return header_of(next(csv.reader([first], delimiter=separator, skipinitialspace=True)), "label")[0]
+    return header_of(first, "label")[0]
+
+
+def first_lines(path: Path, count: int) -> list[bytes]:
+    """Of those that are not empty."""
+    with open_bytes(path) as file:
+        filled = (line for line in iter(lambda: file.readline(LONGEST_LINE), b"") if line.strip())
+        return list(itertools.islice(filled, count))
 
 
 def header_of(first: Sequence[str], label: str) -> tuple[list[str], bool]:
@@ -126,9 +129,7 @@ def header_of(first: Sequence[str], label: str) -> tuple[list[str], bool]:
 
 def detected_separator(path: Path) -> str:
     """The comma, unless another separator divides the first lines into equal numbers of columns, and the comma does not."""
-    with open_bytes(path) as file:
-        filled = (line for line in file if line.strip())
-        lines = [line.decode(errors="replace") for line in itertools.islice(filled, SEPARATOR_LINES)]
+    lines = [line.decode(errors="replace") for line in first_lines(path, SEPARATOR_LINES)]
     columns = {}
     for separator in SEPARATORS:
         try:
@@ -142,21 +143,6 @@ def detected_separator(path: Path) -> str:
     return max(columns, key=lambda separator: columns[separator])
 
 
-@contextmanager
-def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """A file, plain or compressed, to be read piece by piece."""
-    try:
-        with path.open("rb") as raw:
-            start = raw.read(6)
-            raw.seek(0)
-            opener = next((opener for magic, opener in _OPEN.items() if start.startswith(magic)), None)
-            yield opener(raw) if opener else raw
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is damaged or cut short ({error}); get the file again") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
 def table(
     rows: list[list[str]],
     header: list[str],
@@ -166,6 +152,8 @@ def table(
     first_line: int = 1,
 ) -> Records:
     """Cells -> typed columns and labels. `categories` fixes the categories, and so the kind, of named columns."""
+    if len(header) > MOST_COLUMNS:
+        raise InputError(f"{path} has {len(header):,} columns; a table has at most {MOST_COLUMNS:,}; use npz, HDF5 or LIBSVM")
     wanted.check(header, str(path))
     for number, row in enumerate(rows, first_line):
         if len(row) != len(header):
@@ -194,37 +182,38 @@ def column(name: str, values: list[str], categories: tuple[str, ...] | None, as_
 def read_npz(path: Path) -> Records:
     """X and y, or y and the parts of a CSR matrix: data, indices, indptr, shape (also with the prefix X_)."""
     try:
-        with np.load(io.BytesIO(content(path)), allow_pickle=False) as archive:
-            arrays = dict(archive)
-    except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error, KeyError):
+        return _from_arrays(read_arrays(path, ARRAYS), names_in(path), path)
+    except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error, KeyError, RuntimeError):
+        # RuntimeError: zipfile's, of a password, or of a way to compress that it does not know
         raise InputError(f"{path} is not a readable npz file of plain arrays; is data.source right?") from None
-    return _from_arrays(arrays, path)
 
 
 def read_hdf5(path: Path) -> Records:
     """Datasets as in npz."""
     import h5py
 
-    if not path.exists():
-        raise InputError(f"{path} cannot be read: No such file or directory")
-    try:
-        with h5py.File(path, "r") as file:
-            arrays = {name: item[...] for name, item in file.items() if isinstance(item, h5py.Dataset)}
-    except (OSError, RuntimeError) as error:
-        raise InputError(f"{path} is not a readable HDF5 file, perhaps cut short ({error})") from None
-    return _from_arrays(arrays, path)
+    from dpadmm_mpi.hdf5 import open_to_read, own_item, reading
+
+    with open_to_read(path) as file, reading(path):
+        found = {name: own_item(file, name, path) for name in ARRAYS if name in file}
+        datasets = {name: item for name, item in found.items() if isinstance(item, h5py.Dataset)}
+        refuse_expansion(path, sum(item.nbytes for item in datasets.values()), path.stat().st_size)
+        arrays, names = {name: item[...] for name, item in datasets.items()}, list(file)
+    return _from_arrays(arrays, names, path)
 
 
-def _from_arrays(arrays: dict[str, Any], path: Path) -> Records:
+def _from_arrays(arrays: dict[str, Any], names: list[str], path: Path) -> Records:
+    """`names`: of all arrays in the file, for errors."""
     if "y" not in arrays:
-        raise InputError(f"{path} has no array y; found {', '.join(arrays) or 'nothing'}")
+        raise InputError(f"{path} has no array y; found {', '.join(names[:12]) or 'nothing'}")
     if any(np.iscomplexobj(values) for values in arrays.values()):
         raise InputError(f"{path} holds complex numbers; real ones are needed")
     X: Any
     try:
-        X = np.ascontiguousarray(arrays["X"], dtype=np.float64) if "X" in arrays else _csr_of_parts(arrays, path)
-        y = np.asarray(arrays["y"], dtype=np.float64).ravel()
-    except (TypeError, ValueError) as error:
+        with np.errstate(all="ignore"):  # numbers beyond float64 become inf, which is refused later
+            X = np.ascontiguousarray(arrays["X"], dtype=np.float64) if "X" in arrays else _csr_of_parts(arrays, names, path)
+            y = np.asarray(arrays["y"], dtype=np.float64).ravel()
+    except (TypeError, ValueError, OverflowError, IndexError) as error:
         raise InputError(f"{path} holds something other than numbers ({error})") from None
     if X.ndim != 2 or X.shape[0] != len(y):
         raise InputError(f"{path}: X has the shape {X.shape} and y {len(y)} labels; X needs a row per label")
@@ -233,17 +222,17 @@ def _from_arrays(arrays: dict[str, Any], path: Path) -> Records:
     return Records(y=y, X=X)
 
 
-def _csr_of_parts(arrays: dict[str, Any], path: Path) -> Any:
+def _csr_of_parts(arrays: dict[str, Any], names: list[str], path: Path) -> Any:
     from scipy.sparse import csr_matrix
 
     for prefix in ("", "X_"):
-        names = [f"{prefix}{part}" for part in ("data", "indices", "indptr", "shape")]
-        if all(name in arrays for name in names):
-            values, indices, indptr, shape = (arrays[name] for name in names)
-            X = csr_matrix((values.astype(np.float64), indices, indptr), shape=tuple(shape))
+        parts = [f"{prefix}{part}" for part in SPARSE]
+        if all(name in arrays for name in parts):
+            values, indices, indptr, shape = (arrays[name] for name in parts)
+            X = csr_matrix((values.astype(np.float64), indices, indptr), shape=tuple(np.ravel(shape).tolist()))
             X.check_format(full_check=True)
             return _in_the_right_storage(X)
-    raise InputError(f"{path} has neither X nor the CSR parts data, indices, indptr and shape; found {', '.join(arrays)}")
+    raise InputError(f"{path} has neither X nor the CSR parts data, indices, indptr and shape; found {', '.join(names[:12])}")
 
 
 def read_libsvm(path: Path, features: int | None) -> Records:
@@ -263,12 +252,12 @@ def read_libsvm(path: Path, features: int | None) -> Records:
         raise InputError(f"{path} is not in LIBSVM format ({error})") from None
     starts = np.concatenate([[0], np.cumsum(1 + 2 * counts)[:-1]])
     pairs = np.delete(tokens, starts).reshape(-1, 2)
+    if (largest := pairs[:, 0].max(initial=0.0)) > np.iinfo(np.int32).max:
+        raise InputError(f"{path} has the feature number {largest:g}, which is too large; is it a LIBSVM file?")
     indices = pairs[:, 0].astype(np.int64) - 1
     if np.any(indices < 0):
         raise InputError(f"{path} has a feature number 0; they are counted from 1")
-    highest = int(indices.max(initial=-1)) + 1
-    if highest > np.iinfo(np.int32).max:
-        raise InputError(f"{path} has the feature number {highest}, which is too large; is it a LIBSVM file?")
+    highest = int(largest)
     width = features or highest
     if highest > width:
         raise InputError(f"data.features: {path} has feature {highest}, but only {width} are expected; set data.features")

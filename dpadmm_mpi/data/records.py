@@ -1,6 +1,7 @@
 """Records on their way to numbers: columns and labels."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -66,7 +67,7 @@ class Wanted:
 
     def check(self, header: Sequence[str], where: str) -> None:
         """Refuse a header with the same name twice, or without a column that is asked for."""
-        duplicates = sorted({name for name in header if header.count(name) > 1})
+        duplicates = sorted(name for name, count in Counter(header).items() if count > 1)
         if duplicates:
             raise InputError(f'{where} has more than one column "{duplicates[0]}"; rename one')
         shown = ", ".join(header[:12]) + (", ..." if len(header) > 12 else "")

@@ -30,6 +30,7 @@ from dpadmm_mpi.data.shard import NORM_SLACK
 from dpadmm_mpi.data.steps import Step, steps
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import read_bytes, refuse_special
 from dpadmm_mpi.registry import Registry, file_of, is_inside, place_of
 from dpadmm_mpi.types import Ints
 
@@ -49,8 +50,8 @@ class Source(Options):
 class Synthetic(Source):
     """Adult-like records from a known classifier, made node by node: a rank makes only its own."""
 
-    records: Count = 10_000
-    features: Count = 105
+    records: Count = 10_000  # training and test records together
+    features: Count = 105  # numbers of a record
 
     def dataset(self, division: Division, nodes: int, seed: int) -> Dataset[Any]:
         training, split = division.training(self.records), type(division.split)
@@ -76,7 +77,7 @@ class StoredSource(Source):
 
     default_steps: ClassVar[tuple[str, ...]] = ()  # where the configuration says nothing
 
-    preprocess: Annotated[list[Step] | None, Choices(steps, "step")] = None
+    preprocess: Annotated[list[Step] | None, Choices(steps, "step")] = None  # what is done to the records, in this order
 
     @abstractmethod
     def files(self) -> dict[str, Path]:
@@ -100,7 +101,7 @@ class StoredSource(Source):
     def identity_of_code(self) -> list[str]:
         """What changes with an extension that reads or prepares the records."""
         files = {file_of(type(part)) for part in (self, *self.preprocessing)} - {None}
-        return sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file is not None)
+        return sorted(hashlib.sha256(read_bytes(file)).hexdigest() for file in files if file is not None)
 
     def store_key(self, files: dict[str, Path], version: int) -> str:
         """A name for the prepared records: changes with the files and with everything that shapes the records."""
@@ -150,8 +151,8 @@ def files_at(given: str, key: str, single: bool = False) -> list[Path]:
         return [path]
     found = [] if single else [found for found in map(Path, glob(given)) if found.is_file()]  # noqa: PTH207  # absolute patterns too
     if not found:
-        what = "it is a folder" if path.is_dir() else "no such file"
-        raise InputError(f"{key}: {path} cannot be read: {what}")
+        refuse_special(path, f"{key}: ")
+        raise InputError(f"{key}: {path} cannot be read: no such file")
     return sorted(found, key=lambda each: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", str(each))])
 
 
@@ -163,8 +164,8 @@ def _in_words(files: dict[str, Path]) -> str:
 class FileSource(StoredSource, kw_only=True):
     """A training file, or a pattern that names several, and perhaps a test file, in some format."""
 
-    path: FilePath
-    test_path: FilePath | None = None
+    path: FilePath  # the file, meant from the configuration's folder
+    test_path: FilePath | None = None  # a test file of its own
     positive: str | int | float | None = None  # the label that means +1, where the labels are not -1 and +1
     target: Literal["binary", "classes", "number"] | None = None  # what the labels are; None: found from them
     target_range: list[float] | None = None  # [LOW, HIGH] of numbers, known beforehand; None: found, which no account counts
@@ -209,7 +210,7 @@ class FileSource(StoredSource, kw_only=True):
 class TableSource(FileSource, kw_only=True):
     """A table with named columns, of which one is the label."""
 
-    label: str = "label"
+    label: str = "label"  # the label's column
     categorical: list[str] | None = None  # columns that are categories although they look like numbers
     drop: list[str] | None = None  # columns that are no features
     keep: list[str] | None = None  # the columns that are features; None: all but those of drop
@@ -274,7 +275,7 @@ class Hdf5(FileSource):
 class Libsvm(FileSource):
     """`label index:value ...` per line, features counted from 1; `features`, if the file does not use them all."""
 
-    features: Count | None = None
+    features: Count | None = None  # numbers of a record, if the file does not use them all
 
     def read_file(self, path: Path, features: int | None) -> Records:
         from dpadmm_mpi.data.readers import read_libsvm
@@ -285,9 +286,9 @@ class Libsvm(FileSource):
 class Data(Options):
     """Where the records come from, which of them are for training, and how they are spread over the nodes."""
 
-    source: Annotated[Source, Choice(sources)] = Synthetic()
+    source: Annotated[Source, Choice(sources)] = Synthetic()  # where the records come from
     train: Count | Fraction | None = None  # records for training, a count or a fraction; the rest is for testing
-    split: Annotated[Partition, Choice(partitions)] = Even()
+    split: Annotated[Partition, Choice(partitions)] = Even()  # how the training records are spread over the nodes
 
     def check(self) -> None:
         self.source.check()

@@ -183,8 +183,8 @@ class Impute(Step):
     `values` has numbers or categories for some columns by their names.
     """
 
-    numbers: Literal["median", "mean"] | float = "median"
-    values: dict[str, float | str] | None = None
+    numbers: Literal["median", "mean"] | float = "median"  # what stands for a missing number
+    values: dict[str, float | str] | None = None  # by column, what stands for a missing value there
 
     def learned(self, records: Records) -> str:
         given = self.values or {}

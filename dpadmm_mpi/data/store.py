@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from dpadmm_mpi.data.partitions import Traits
 from dpadmm_mpi.data.records import SIGNS, Records, Target
 from dpadmm_mpi.data.shard import Shard, row_norms
-from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.errors import InputError, RunError, advice_on, file_in, reason_of
+from dpadmm_mpi.files import make_folder, read_array, read_text, uninterrupted, write_bytes, write_text
 from dpadmm_mpi.types import Ints
 
 BUFFER = 1 << 20  # bytes of rows read at a time
@@ -115,10 +116,10 @@ class Store:
     def _part(self, name: str, dtype: type, first: int, count: int) -> NDArray[Any]:
         path = Path(self.folder) / f"{name}.bin"
         try:
-            part: NDArray[Any] = np.fromfile(path, dtype=dtype, count=count, offset=first * np.dtype(dtype).itemsize)
+            part: NDArray[Any] = read_array(path, dtype, first, count)
         except OSError as error:
             raise RunError(
-                f"{path} cannot be read on this machine ({error.strerror}); set DPADMM_DATA to a folder that all ranks see"
+                f"{path} cannot be read on this machine ({reason_of(error)}); set DPADMM_DATA to a folder that all ranks see"
             ) from None
         if len(part) != count:
             raise InputError(f"{path} is cut short; remove the folder {self.folder} and run again")
@@ -132,11 +133,13 @@ def _before(lengths: Ints) -> Ints:
 def open_store(folder: Path) -> Store | None:
     """The store in a folder; None if there is none. The folder appears whole or not at all."""
     try:
-        raw = json.loads((folder / "meta.json").read_text())
+        raw = json.loads(read_text(folder / "meta.json"))
         return Store(str(folder), Meta(**raw))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, TypeError) as error:
+    except OSError as error:
+        raise InputError(f"{file_in(error, folder)} cannot be read ({reason_of(error)}); {advice_on(error)}") from None
+    except (ValueError, TypeError) as error:
         raise InputError(f"{folder} is damaged ({error}); remove the folder and run again") from None
 
 
@@ -181,22 +184,22 @@ def write_store(
     if records.rows is not None:
         parts["rows"] = records.rows
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         scratch = Path(tempfile.mkdtemp(prefix=".writing-", dir=folder.parent))
     except OSError as error:
         raise RunError(
-            f"{folder.parent} cannot be written ({error.strerror}); set DPADMM_DATA to a folder with room for the data"
+            f"{folder.parent} cannot be written ({reason_of(error)}); set DPADMM_DATA to a folder with room for the data"
         ) from None
     try:
         for name, values in parts.items():
-            values.tofile(scratch / f"{name}.bin")
-        (scratch / "meta.json").write_text(json.dumps(asdict(meta)))
-        scratch.chmod(0o755)
-        scratch.rename(folder)
+            write_bytes(scratch / f"{name}.bin", np.ascontiguousarray(values).data)
+        write_text(scratch / "meta.json", json.dumps(asdict(meta)))
+        uninterrupted(scratch.chmod, 0o755)
+        uninterrupted(scratch.rename, folder)
     except OSError as error:
         if (stored := open_store(folder)) is not None:
             return stored  # somebody else was faster
-        raise RunError(f"{folder} cannot be written ({error.strerror}); set DPADMM_DATA to a folder with more room") from None
+        raise RunError(f"{folder} cannot be written ({reason_of(error)}); set DPADMM_DATA to a folder with more room") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return Store(str(folder), meta)

@@ -1,6 +1,5 @@
 """What will be made of a table, before anything runs: `dpadmm data info FILE`."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,15 +99,21 @@ class Survey:
 
     def toml(self) -> list[str]:
         """A [data] section, ready to paste."""
-        lines = ["[data]", f'source = "{self.source}"', f"path = {json.dumps(str(self.path))}"]
+        lines = ["[data]", f'source = "{self.source}"', f"path = {in_toml(str(self.path))}"]
         if self.label is not None:
-            lines.append(f"label = {json.dumps(self.label)}")
+            lines.append(f"label = {in_toml(self.label)}")
         if self.positive is not None:
             number = sources[self.source] not in _tables()
-            lines.append(f"positive = {self.positive if number else json.dumps(self.positive)}")
+            lines.append(f"positive = {self.positive if number else in_toml(self.positive)}")
         if self.dropped and self.label is not None:
-            lines.append(f"drop = {json.dumps(self.dropped, ensure_ascii=False)}")
+            lines.append(f"drop = [{', '.join(map(in_toml, self.dropped))}]")
         return [*lines, f"preprocess = [{', '.join(self.steps())}]"]
+
+
+def in_toml(text: str) -> str:
+    """A text as TOML has it; what is not printable by its number."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + '"'
 
 
 def _tables() -> tuple[type[Options], ...]:

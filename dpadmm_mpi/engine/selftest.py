@@ -15,6 +15,7 @@ from dpadmm_mpi.networks.graphs import build
 from dpadmm_mpi.parallel.collective import agree, on_root
 from dpadmm_mpi.parallel.owners import assign_owners
 from dpadmm_mpi.parallel.transport import Transport
+from dpadmm_mpi.showing import brief
 from dpadmm_mpi.types import Ints
 
 WIDTH = 7  # of the vectors that are exchanged
@@ -37,7 +38,7 @@ def examine(transport: Transport, configure: Callable[[], list[Config]], tell: C
     for plan, owner in on_root(transport, lambda: _plans(configure(), transport.size)):
         pairs = agree(transport, lambda: _exchanges(transport, plan, owner))  # noqa: B023  (called at once)
         total = sum(transport.gather_objects(pairs))
-        say(f"ok  {plan.config.name}: {total} messages between ranks that exchange")
+        say(f"ok  {brief(plan.config.name)}: {total} messages between ranks that exchange")
         for rank, host in enumerate(hosts):
             places = ", ".join("hub" if i == plan.nodes else str(i) for i in np.flatnonzero(owner == rank)) or "none"
             say(f"    rank {rank} on {host}: nodes {places}")

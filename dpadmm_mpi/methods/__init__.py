@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.methods.curated.method import Curated
     from dpadmm_mpi.methods.decentralised.algorithm import DataNode, Node, State
     from dpadmm_mpi.methods.decentralised.method import Admm, Decentralised, MAdmm, MRAdmm, RAdmm
-    from dpadmm_mpi.methods.experiment import experiment, parse
+    from dpadmm_mpi.methods.experiment import parse
     from dpadmm_mpi.methods.gradient.method import Gradient
     from dpadmm_mpi.methods.one_shot.method import OneShot
     from dpadmm_mpi.methods.star.method import Star
@@ -24,7 +24,7 @@ else:  # a rank loads the family that it runs
             "methods.curated.method": ("Curated",),
             "methods.decentralised.algorithm": ("DataNode", "Node", "State"),
             "methods.decentralised.method": ("Admm", "Decentralised", "MAdmm", "MRAdmm", "RAdmm"),
-            "methods.experiment": ("experiment", "parse"),
+            "methods.experiment": ("parse",),
             "methods.gradient.method": ("Gradient",),
             "methods.one_shot.method": ("OneShot",),
             "methods.star.method": ("Star",),
@@ -53,7 +53,6 @@ __all__ = [
     "Star",
     "State",
     "Whole",
-    "experiment",
     "fingerprint",
     "make_plan",
     "methods",

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 
 CLASSIFIERS = ("final/primal", "final/server")  # of what is kept of a last state, what is measured
-
+MOST_STEPS = 1 << 28  # iterations times nodes: plans have tables of this size
 SIDE_BY_SIDE = 16  # runs at most: more would hardly make a pass over the records cheaper for each
 STATE_NUMBERS = 1 << 22  # ... and at most so many numbers in a field of their states,
 RECORD_NUMBERS = 1 << 22  # or one for each record of the largest shard: a solve has a few vectors of these
@@ -155,7 +155,7 @@ class Method(Options):
 class Algorithm(Options):
     """Which method, and with which parameters."""
 
-    method: Annotated[Method, Choice(methods)]
+    method: Annotated[Method, Choice(methods)]  # what the nodes do
 
     def check(self) -> None:
         self.method.check()
@@ -168,7 +168,7 @@ def _terms() -> list[tuple[str, type[Options]]]:
 class Problem(Options):
     """sum over the nodes of their losses, and what the family adds."""
 
-    loss: Annotated[Loss, Choice(LOSSES)] = Logistic()
+    loss: Annotated[Loss, Choice(LOSSES)] = Logistic()  # L, of a margin, a residual or several scores
     terms: Annotated[Terms, Part(_terms)] = Terms()
 
     def check(self) -> None:
@@ -208,10 +208,10 @@ class Record(Options):
 class Config(Options, kw_only=True):
     """One experiment."""
 
-    name: Name = "run"
+    name: Name = "run"  # in tables, figures and file names
     seed: Seed = 1  # everything random is addressed under it
     runs: Count = 1  # repetitions: same data and graph, other noise and starting point
-    iterations: Count = 50
+    iterations: Count = 50  # recycled ones included
     data: Data = Data()
     network: Network = Network()
     problem: Problem = Problem()
@@ -219,7 +219,7 @@ class Config(Options, kw_only=True):
     privacy: Privacy = Privacy()
     release: Release = Release()
     record: Record = Record()
-    extensions: list[Extension] = field(default_factory=list)
+    extensions: list[Extension] = field(default_factory=list)  # Python files with classes of your own
 
     @property
     def method(self) -> Method:
@@ -240,7 +240,23 @@ def final_name(place: str, kept: str) -> str:
 
 
 def to_toml(config: Config) -> str:
-    """The resolved configuration as TOML text; parsing it gives the same configuration."""
+    """The resolved configuration as TOML text; parsing it gives the same configuration.
+
+    Parameters
+    ----------
+    config : as `parse` gives it
+
+    Returns
+    -------
+    TOML with every default filled in.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> config = dp.methods.parse({"data": {"records": 200, "features": 3}})
+    >>> "records = 200" in dp.methods.to_toml(config)
+    True
+    """
     import tomli_w
 
     return tomli_w.dumps(as_table(config))
@@ -256,6 +272,23 @@ def as_table(config: Config) -> dict[str, Any]:
 
 
 def fingerprint(config: Config) -> str:
+    """What tells configurations apart: two with the same fingerprint give the same bits.
+
+    Parameters
+    ----------
+    config : as `parse` gives it
+
+    Returns
+    -------
+    The sha256 of its TOML text, 64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> config = dp.methods.parse({"data": {"records": 200, "features": 3}})
+    >>> len(dp.methods.fingerprint(config))
+    64
+    """
     return hashlib.sha256(to_toml(config).encode()).hexdigest()
 
 
@@ -604,7 +637,35 @@ def as_loss_takes(loss: Loss, shard: Shard) -> tuple[Matrix, Array | None]:
 
 
 def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
+    """What a run will do, and on which records: graph, schedules, calibrated noise, releases, accounts. Nothing is run.
+
+    Parameters
+    ----------
+    config : as `parse` gives it
+
+    Returns
+    -------
+    The plan, and the data set spread over the nodes.
+
+    Raises
+    ------
+    InputError
+        It cannot work: data are missing, the graph is not connected, a target cannot be met, a theorem's condition fails.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> config = dp.methods.parse({"data": {"records": 200, "features": 3}})
+    >>> plan, dataset = dp.methods.make_plan(config)
+    >>> plan.nodes, plan.sizes.tolist()
+    (5, [32, 32, 32, 32, 32])
+    """
     topology = build(config.network.graph, config.seed)
+    if (config.iterations + 1) * topology.nodes > MOST_STEPS:
+        raise InputError(
+            f"iterations: {config.iterations:,} iterations of {topology.nodes:,} nodes; at most {MOST_STEPS:,} steps of nodes "
+            "are possible"
+        )
     dataset = config.data.dataset(topology.nodes, config.seed)
     topology, dataset = config.method.arranged(topology, dataset)
     plan = config.method.plan(config, topology, dataset)

@@ -17,7 +17,28 @@ DEFAULT_METHOD = "admm"
 
 
 def parse(raw: Table, extensions: tuple[Extension, ...] = ()) -> Config:
-    """A checked configuration, every default filled in, from plain tables; InputError with the key otherwise."""
+    """A checked configuration, every default filled in, from plain tables.
+
+    Parameters
+    ----------
+    raw : sections and keys, as TOML has them; neither variants nor a sweep
+    extensions : files that were loaded for it
+
+    Returns
+    -------
+    The configuration.
+
+    Raises
+    ------
+    InputError
+        An unknown key, a wrong type, an impossible value; the sentence names the key.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> dp.methods.parse({"algorithm": {"method": "r-admm"}, "network": {"nodes": 7}}).network.graph.size
+    7
+    """
     raw = _with_sizes_as_split(_with_a_method(_without_idle_words(raw)))
     config = read_root(Config, raw, "algorithm", _ruling_of)
     sections: list[Options] = [config.data, config.network, config.problem, config.algorithm, config.privacy, config.record]
@@ -108,7 +129,31 @@ def experiment(
     only: str | None = None,
     extensions: Iterable[str] = (),
 ) -> Experiment[Config]:
-    """One configuration, or one per variant and point of the sweep; the extensions that it names are loaded first."""
+    """One configuration, or one per variant and point of the sweep; the extensions that it names are loaded first.
+
+    Parameters
+    ----------
+    source : tables, as TOML has them, or a file that was read
+    overrides : like --set, "privacy.alpha=2", or pairs of a dotted key and a value
+    only : one variant, by its name
+    extensions : further files with classes of your own
+
+    Returns
+    -------
+    The experiment, with its `configs`.
+
+    Raises
+    ------
+    InputError
+        Something in a configuration is wrong; the sentence names the key.
+
+    Examples
+    --------
+    >>> from dpadmm_mpi.methods.experiment import experiment
+    >>> swept = experiment({"sweep": {"algorithm.eta": [0.5, 1.0]}})
+    >>> len(swept.configs)
+    2
+    """
     source = source if isinstance(source, RawConfig) else from_python(source)
     loaded = load_extensions(source, extensions)
     return configurations(source, GRAMMAR, overrides, only, loaded)

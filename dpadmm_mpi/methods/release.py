@@ -34,7 +34,7 @@ class Since(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class FreeAccuracy(Options):
     """What any method can have whose released vectors are iterates: their running average."""
 
-    average: Literal["none", "half", "all"] | Since = "none"
+    average: Literal["none", "half", "all"] | Since = "none"  # over which of the released iterates a mean is kept
 
     def averages_from(self, iterations: int) -> int | None:
         """The first iteration of the average; None: there is none. The second half is that of all iterations of the run."""

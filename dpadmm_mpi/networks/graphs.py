@@ -13,12 +13,16 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Choice, Count, FilePath, Fraction, Options, Place, Probability
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import read_text
 from dpadmm_mpi.networks.topology import Topology, components, of_edges
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generator
+from dpadmm_mpi.showing import brief
 from dpadmm_mpi.types import Ints
 
 DRAWS = 1000  # of a random graph, before giving up on a connected one
+MOST_NODES = 1_000_000
+DIGITS = 18  # of a node's number in a file
 
 graphs = Registry["Graph"]("graph", "graphs")
 
@@ -42,7 +46,7 @@ class Graph(Options):
 class NamedGraph(Graph):
     """A graph on a given number of nodes."""
 
-    nodes: Count = 5
+    nodes: Count = 5  # how many there are
 
     @property
     def size(self) -> int:
@@ -114,7 +118,7 @@ class Random(NamedGraph):
 
     random: ClassVar[str] = "probability"
 
-    probability: Fraction = 0.5
+    probability: Fraction = 0.5  # of each edge
 
     def edges(self, rng: Generator) -> Ints:
         coin = random.Random(_draw(rng))  # a coin for each pair in order, as networkx.gnp_random_graph throws them
@@ -127,7 +131,7 @@ class DegreeGraph(NamedGraph):
 
     random: ClassVar[str] = "degree"
 
-    degree: Count = 4
+    degree: Count = 4  # neighbours of a node
 
     def _refuse(self) -> None:
         if self.degree >= self.nodes:
@@ -153,7 +157,7 @@ class Regular(DegreeGraph):
 class SmallWorld(DegreeGraph):
     """A ring of `degree` neighbours, each edge rewired with probability `rewiring` (Watts and Strogatz)."""
 
-    rewiring: Probability = 0.1
+    rewiring: Probability = 0.1  # probability that an edge is moved
 
     def edges(self, rng: Generator) -> Ints:
         import networkx as nx
@@ -168,7 +172,7 @@ class SmallWorld(DegreeGraph):
 class ScaleFree(DegreeGraph):
     """Every new node links to `degree` others, rather to those with many links (Barabasi and Albert)."""
 
-    degree: Count = 2
+    degree: Count = 2  # edges that a new node brings
 
     def edges(self, rng: Generator) -> Ints:
         import networkx as nx
@@ -181,8 +185,8 @@ class ScaleFree(DegreeGraph):
 class EdgeFile(Graph):
     """From the file `path`: two node numbers per line, counted from 0; `nodes`, unless the largest number tells."""
 
-    path: FilePath
-    nodes: Count | None = None
+    path: FilePath  # a file with two node numbers per line, counted from 0
+    nodes: Count | None = None  # how many there are
 
     @property
     def size(self) -> int:
@@ -197,8 +201,8 @@ class EdgeFile(Graph):
 
     def _read(self) -> list[tuple[int, int]]:
         try:
-            lines = Path(self.path).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+            lines = read_text(Path(self.path), "utf-8-sig").splitlines()
+        except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is not text"
             raise InputError(f"network.path: {self.path} cannot be read: {reason}") from None
         pairs: list[tuple[int, int]] = []
@@ -206,8 +210,9 @@ class EdgeFile(Graph):
             words = line.split("#")[0].split()
             if not words:
                 continue
-            if len(words) != 2 or not all(word.isdecimal() for word in words):
-                raise InputError(f'network.path: {self.path} line {number} is "{line.strip()}"; two node numbers are needed')
+            if len(words) != 2 or not all(word.isdecimal() and len(word) <= DIGITS for word in words):
+                shown = brief(line.strip())
+                raise InputError(f'network.path: {self.path} line {number} is "{shown}"; two node numbers are needed')
             i, j = int(words[0]), int(words[1])
             if i == j:
                 raise InputError(f"network.path: {self.path} line {number} joins node {i} to itself; remove it")
@@ -219,8 +224,8 @@ class EdgeFile(Graph):
 class Pairs(Graph):
     """From the configuration itself: `pairs` of node numbers, counted from 0; `nodes`, unless the largest number tells."""
 
-    pairs: list[tuple[Place, Place]]
-    nodes: Count | None = None
+    pairs: list[tuple[Place, Place]]  # pairs of node numbers, counted from 0
+    nodes: Count | None = None  # how many there are
 
     def check(self) -> None:
         for i, j in self.pairs:
@@ -246,18 +251,44 @@ class Hub(NamedGraph):
         return np.array([(i, self.nodes) for i in range(self.nodes)], dtype=np.int64).reshape(-1, 2)
 
 
+MOST_NODES_OF: dict[type[Graph], int] = {Complete: 10_000, Random: 10_000}  # every pair of nodes is looked at
+
+
 class Network(Options):
     """Who is joined to whom."""
 
-    graph: Annotated[Graph, Choice(graphs)] = Ring()
+    graph: Annotated[Graph, Choice(graphs)] = Ring()  # how the nodes are joined
 
     def check(self) -> None:
         self.graph.check()
 
 
 def build(graph: Graph, seed: int) -> Topology:
-    """The graph of a configuration; a disconnected one is refused with its components."""
+    """The graph of a configuration.
+
+    Parameters
+    ----------
+    graph : a graph with its options
+    seed : of what is drawn; a drawn graph is drawn again until it is connected
+
+    Returns
+    -------
+    Neighbours of every node, and what follows from them.
+
+    Raises
+    ------
+    InputError
+        The graph is not connected; the sentence has its components.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> dp.networks.build(dp.networks.graphs["path"](nodes=3), seed=1).edges.tolist()
+    [[0, 1], [1, 2]]
+    """
     nodes = graph.size
+    if nodes > (most := MOST_NODES_OF.get(type(graph), MOST_NODES)):
+        raise InputError(f"network: {nodes:,} nodes, numbered from 0; at most {most:,} are possible here")
     if isinstance(graph, Hub):
         return Topology((*(((nodes,),) * nodes), tuple(range(nodes))), has_hub=True)
     if nodes == 1:

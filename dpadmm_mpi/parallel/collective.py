@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from dpadmm_mpi.errors import DpadmmError, InputError
+from dpadmm_mpi.errors import DpadmmError, InputError, RunError, system_sentence
 from dpadmm_mpi.parallel.transport import INTERRUPTED, Transport
 from dpadmm_mpi.registry import blamed
 
@@ -61,12 +61,16 @@ def guard(transport: Transport, speak: Callable[[BaseException], None]) -> Itera
 
 
 def _sentence(error: Exception) -> DpadmmError:
-    """An error that can be shared: one of ours, or one that has come up in an extension; any other is raised as it is."""
+    """An error that can be shared: ours, the system's, or one from an extension; any other is raised as it is."""
     if isinstance(error, DpadmmError):
         return error
-    if (words := blamed(error)) is None:
+    sentence: DpadmmError
+    if (words := blamed(error)) is not None:
+        sentence = InputError(words)
+    elif isinstance(error, OSError):
+        sentence = RunError(system_sentence(error))
+    else:
         raise error
-    sentence = InputError(words)
     sentence.__cause__ = error
     return sentence
 

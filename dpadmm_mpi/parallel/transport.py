@@ -43,11 +43,15 @@ class Gathering(Protocol):
 
 
 class Transport(Protocol):
+    """One of several processes that work together, or a lone one."""
+
     rank: int
     size: int
     library: str  # MPI's own name for itself
 
-    def broadcast(self, value: Any) -> Any: ...
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's value, on every rank."""
+        ...
 
     def deal(self, owner: Ints, make: Callable[[int], T]) -> list[T]:
         """make(node) on rank 0 for every node, delivered to the node's owner, in node order; one message per rank."""
@@ -69,6 +73,10 @@ class Transport(Protocol):
         """The transport of the ranks that name the same group."""
         ...
 
-    def links(self, channel: Channel, owner: Ints, width: int, tag: int = 0) -> Links: ...
+    def links(self, channel: Channel, owner: Ints, width: int, tag: int = 0) -> Links:
+        """A channel for rows of `width` numbers."""
+        ...
 
-    def abort(self, code: int) -> None: ...
+    def abort(self, code: int) -> None:
+        """End all ranks with this exit code."""
+        ...

@@ -10,7 +10,7 @@ from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.plots import curves
 from dpadmm_mpi.plots.examined import attack_figure, audit_figure
 from dpadmm_mpi.plots.kinds import PlotKind, plots
-from dpadmm_mpi.plots.style import Request, caption, panels, refuse_ending, save, style
+from dpadmm_mpi.plots.style import Request, caption, drawable, panels, refuse_ending, save, style
 from dpadmm_mpi.registry import did_you_mean
 from dpadmm_mpi.storage.result import Result, measurements
 
@@ -38,8 +38,31 @@ def figure(
 ) -> Any:
     """A matplotlib Figure of some kind, or of a measurement by its name.
 
-    `account` names the privacy account, `bars` draws ranges as bars, not as bands. Results are told apart by colour, line and
-    marker: the first, second, ... look, or those of `places`, counted from 0.
+    Results are told apart by colour, line and marker.
+
+    Parameters
+    ----------
+    results : what is to be shown
+    kind : a kind of `dpadmm plot`, or a measurement by its name
+    account : the privacy account; none: the first that fits
+    bars : ranges as bars, not as bands
+    places : which looks the results have, counted from 0; the first, second, ..., if they are not given
+
+    Returns
+    -------
+    A matplotlib Figure.
+
+    Raises
+    ------
+    InputError
+        There is no such kind, the results lack what it shows, or matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+    >>> [axis.get_xlabel() for axis in dp.plots.figure([result], "loss").axes]
+    ['iteration t']
     """
     request = Request(tuple(results), kind, account, bars, tuple(places))
     found, measure = plots.find(kind), kind.replace("-", "_")
@@ -47,24 +70,92 @@ def figure(
         raise InputError(f'kind: found "{kind}"; it must be one of {", ".join(plots)}{did_you_mean(kind, list(plots))}')
     request.needs("loss")
     with style():
-        return curves.over_iterations(request, measure) if found is None else found().draw(request)
+        return drawable(curves.over_iterations(request, measure) if found is None else found().draw(request))
 
 
 def draw(
     results: Sequence[Result], target: Path, kind: str = "overview", account: str | None = None, bars: bool = False
 ) -> None:
-    """A figure as a file: PNG, SVG or PDF, by the target's ending."""
+    """A figure as a file: PNG, SVG or PDF, by the target's ending.
+
+    Parameters
+    ----------
+    results : what is to be shown
+    target : the file
+    kind, account, bars : as in `figure`
+
+    Raises
+    ------
+    InputError
+        As in `figure`; or the file has another ending, or cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import dpadmm_mpi as dp
+    >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dp.plots.draw([result], Path(folder) / "loss.svg", kind="loss")
+    ...     sorted(path.name for path in Path(folder).iterdir())
+    ['loss.svg']
+    """
     refuse_ending(target)
     save(figure(results, kind, account, bars), target)
 
 
 def comparison(results: Sequence[Result], target: Path) -> None:
-    """Loss and test error with mean and range over runs, and privacy, over the iterations."""
+    """Loss and test error with mean and range over runs, and privacy, over the iterations, as a file.
+
+    Parameters
+    ----------
+    results : what is to be shown
+    target : the file: PNG, SVG or PDF, by its ending
+
+    Raises
+    ------
+    InputError
+        As in `draw`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import dpadmm_mpi as dp
+    >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dp.plots.comparison([result], Path(folder) / "all.png")
+    ...     (Path(folder) / "all.png").read_bytes()[1:4]
+    b'PNG'
+    """
     draw(results, target)
 
 
 def svg(results: Sequence[Result], kind: str, places: Sequence[int] = (), prefix: str = "f") -> str:
-    """A figure as an <svg> element for a page; `prefix` keeps its ids apart from those of the page's other figures."""
+    """A figure as an <svg> element for a page.
+
+    Parameters
+    ----------
+    results : what is to be shown
+    kind, places : as in `figure`
+    prefix : keeps its ids apart from those of the page's other figures
+
+    Returns
+    -------
+    The element as text.
+
+    Raises
+    ------
+    InputError
+        As in `figure`.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
+    >>> dp.plots.svg([result], "loss")[:4]
+    '<svg'
+    """
     text = StringIO()
     with style():
         drawn = figure(results, kind, places=places)

@@ -23,7 +23,30 @@ from dpadmm_mpi.storage.result import accounts
 
 
 def audit_figure(audit: Audit, target: Path) -> None:
-    """Realised loss of the worst neighbour in every run over the iterations, and its distribution, against the accounts."""
+    """Realised loss of the worst neighbour in every run over the iterations, and its distribution, against the accounts.
+
+    Parameters
+    ----------
+    audit : what `Result.audit` gives
+    target : the file: PNG, SVG or PDF, by its ending
+
+    Raises
+    ------
+    InputError
+        The file has another ending, or cannot be written; or matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import dpadmm_mpi as dp
+    >>> small = {"data": {"records": 100, "features": 3}, "record": {"trajectory": True}}
+    >>> result = dp.run(small, method="admm", iterations=2, perturbation="objective", alpha=1.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dp.plots.audit_figure(result.audit(candidates=1), Path(folder) / "audit.png")
+    ...     (Path(folder) / "audit.png").read_bytes()[1:4]
+    b'PNG'
+    """
     refuse_ending(target)
     with style():
         figure, (growth, spread) = panels(2, 4.2, 3.4)
@@ -47,7 +70,32 @@ def audit_figure(audit: Audit, target: Path) -> None:
 
 
 def attack_figure(attacks: Sequence[Attack], target: Path) -> None:
-    """Error of the reconstruction against the total privacy loss so far, mean and range over the runs."""
+    """Error of the reconstruction against the total privacy loss so far, mean and range over the runs.
+
+    Parameters
+    ----------
+    attacks : what the attack on each file has found
+    target : the file: PNG, SVG or PDF, by its ending
+
+    Raises
+    ------
+    InputError
+        The file has another ending, or cannot be written; or matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import dpadmm_mpi as dp
+    >>> from dpadmm_mpi.audit.attack import attack
+    >>> small = {"data": {"records": 100, "features": 3}, "record": {"trajectory": True}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "run.h5"
+    ...     _ = dp.run(small, file, method="admm", iterations=2, perturbation="objective", alpha=1.0)
+    ...     dp.plots.attack_figure([attack(file)], Path(folder) / "attack.png")
+    ...     (Path(folder) / "attack.png").read_bytes()[1:4]
+    b'PNG'
+    """
     refuse_ending(target)
     with style():
         figure, [axis] = panels(1, 5.6, 3.8)

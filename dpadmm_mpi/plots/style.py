@@ -4,6 +4,7 @@ Colours are told apart without colour vision. In grey, line styles and markers t
 and marker in every panel; where a file has several lines, one for each account, the line style says which account.
 """
 
+import io
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, advice_on, reason_of
+from dpadmm_mpi.files import write_bytes
 from dpadmm_mpi.methods.metrics import metrics
 from dpadmm_mpi.privacy.account import accounts as KINDS
+from dpadmm_mpi.showing import brief, paragraph, shortened
 from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels
 from dpadmm_mpi.types import Array, Ints
 
@@ -26,6 +29,7 @@ MARKERS = ("o", "s", "^", "D", "v")  # 7, 3 and 5: the first 105 files all look 
 FORMATS = ("png", "svg", "pdf")
 MAP = "cividis"  # from dark to light in grey too
 MARKS = 8  # markers or bars on each curve
+LONGEST = 600  # characters of a text in a figure
 LEGEND_LINE = 0.17  # inches
 SPAN = 10  # from this ratio of the largest to the smallest number on, a logarithmic axis shows more
 SETTINGS: dict[Any, Any] = {
@@ -74,7 +78,7 @@ class Request:
     def labels(self) -> list[str]:
         """In short lines; a space before an underscore, without which matplotlib keeps a label to itself."""
         names = [
-            name if result.complete else f"{name} (incomplete)"
+            brief(name) if result.complete else f"{brief(name)} (incomplete)"
             for result, name in zip(self.results, labels(self.results), strict=True)
         ]
         return [in_lines(f" {name}" if name.startswith("_") else name) or " " for name in names]
@@ -135,7 +139,25 @@ def account_line(name: str) -> Any:
 
 
 def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[Any, list[Any]]:
-    """A figure with `count` axes, at most `columns` beside each other; sizes in inches, of one panel."""
+    """A figure with some axes beside and below each other.
+
+    Parameters
+    ----------
+    count : the number of axes
+    width, height : of one panel, in inches
+    columns : how many stand beside each other at most
+
+    Returns
+    -------
+    The figure, and its axes.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> figure, axes = dp.plots.panels(4, 3.0, 2.0)
+    >>> len(axes), figure.get_size_inches().tolist()
+    (4, [9.0, 4.0])
+    """
     from matplotlib.figure import Figure  # without pyplot: a notebook's own figures are left alone
 
     across = min(count, columns)
@@ -214,6 +236,22 @@ def widened(low: float, high: float) -> tuple[float, float]:
 
 
 def caption(axis: Any, text: str, x: str = "iteration t") -> None:
+    """What a panel shows.
+
+    Parameters
+    ----------
+    axis : of matplotlib
+    text : its title
+    x : of the horizontal axis
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> _, [axis] = dp.plots.panels(1, 3.0, 2.0)
+    >>> dp.plots.caption(axis, "loss")
+    >>> axis.get_title(), axis.get_xlabel()
+    ('loss', 'iteration t')
+    """
     axis.set_xlabel(textwrap.fill(x, 62))
     axis.set_title(text)
     axis.margins(x=0.02)
@@ -243,10 +281,30 @@ def style() -> Iterator[None]:
         yield
 
 
+def drawable(figure: Any) -> Any:
+    """The figure with every text in it as the font can draw it: what it has no sign for is written out."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+    from matplotlib.text import Text
+
+    known = get_font(findfont(FontProperties())).get_charmap()
+    for text in figure.findobj(Text):
+        words = text.get_text()
+        if not words.isascii() or not words.isprintable() or len(words) > LONGEST:
+            lines = paragraph(shortened(words, LONGEST))
+            text.set_text("".join(c if c == "\n" or ord(c) in known else _by_number(c) for c in lines))
+    return figure
+
+
+def _by_number(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
 def save(figure: Any, target: Path) -> None:
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same picture is the same file
+    content = io.BytesIO()  # written when it is whole
+    with style():
+        drawable(figure).savefig(content, format=target.suffix.lstrip("."), dpi=160, metadata=dates.get(target.suffix.lower()))
     try:
-        with style():
-            figure.savefig(target, dpi=160, metadata=dates.get(target.suffix.lower()))
+        write_bytes(target, content.getbuffer())
     except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror}") from None
+        raise InputError(f"{target} cannot be written: {reason_of(error)}; {advice_on(error)}") from None

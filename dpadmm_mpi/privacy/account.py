@@ -73,7 +73,26 @@ def kinds_for(releases: Releases) -> dict[str, AccountKind[Any]]:
 
 
 def accounts_of(releases: Releases, delta: float) -> Sequence[Account]:
-    """Every account that applies; where the method has none of its own, infinity, not proven."""
+    """Every account that applies; where the method has none of its own, infinity, not proven.
+
+    Parameters
+    ----------
+    releases : what was released, and with which noise, as a plan has it
+    delta : of (epsilon, delta)
+
+    Returns
+    -------
+    The accounts, the paper's first; each has `values` of the worst node and `node_values`.
+
+    Examples
+    --------
+    >>> import dpadmm_mpi as dp
+    >>> privacy = {"perturbation": "objective", "alpha": 1.0}
+    >>> config = dp.methods.parse({"iterations": 3, "data": {"records": 200, "features": 3}, "privacy": privacy})
+    >>> plan, _ = dp.methods.make_plan(config)
+    >>> [account.name for account in dp.privacy.accounts_of(plan.releases, 1e-5)]
+    ['bound', 'tight', 'epsilon']
+    """
     found = []
     for name, kind in kinds_for(releases).items():
         if releases.unaccounted:

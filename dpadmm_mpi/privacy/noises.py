@@ -111,7 +111,7 @@ class Gamma(Noise):
     parameter: ClassVar[str] = "alpha"
     exponent: ClassVar[int] = 1
 
-    alpha: Schedule | None = None
+    alpha: Schedule | None = None  # density exp(-alpha ||e||); a schedule like eta
 
     @property
     def schedule(self) -> Schedule | None:
@@ -166,7 +166,7 @@ class Gaussian(Noise):
     exponent: ClassVar[int] = -1
     default_account: ClassVar[str] = "epsilon"
 
-    noise_std: Schedule | None = None
+    noise_std: Schedule | None = None  # standard deviation; a schedule like eta
 
     @property
     def schedule(self) -> Schedule | None:
@@ -205,7 +205,8 @@ class CorrelatedGaussian(Gaussian):
     released together with `colluders` nodes, honest but curious, who pool their seeds: any so many, or those that are named.
     """
 
-    edge_ratio: NonNegative = 1.0
+    edge_ratio: NonNegative = 1.0  # standard deviation of the noise on an edge : noise_std
+    # how many nodes pool what they know, at most, or which ones
     colluders: Annotated[int, Meta(ge=0)] | list[Annotated[int, Meta(ge=0)]] = 1
 
     def edge_std(self, parameter: Array) -> Array | None:

@@ -74,7 +74,7 @@ class DataStepPerturbation(Calibrated):
     fixed_penalty: ClassVar[bool] = False  # defined for a penalty that does not change
     theorem: ClassVar[str] = ""  # of `paper_cost`
 
-    noise: Annotated[Noise, Choice(noises)] = Gamma()
+    noise: Annotated[Noise, Choice(noises)] = Gamma()  # what is drawn
     # Standard deviation of Gaussian noise on what is released, beside the other, where solves end at algorithm.tolerance
     release_std: Moderate | None = None
 
@@ -209,7 +209,7 @@ class GradientPerturbation(Calibrated):
 class Privacy(Options):
     """Where noise enters, of which kind and size."""
 
-    perturbation: Annotated[Perturbation, Choice(perturbations)] = NoPerturbation()
+    perturbation: Annotated[Perturbation, Choice(perturbations)] = NoPerturbation()  # where noise enters; none: no privacy
     delta: Delta = 1e-5  # of the (epsilon, delta) accounts
 
     def check(self) -> None:

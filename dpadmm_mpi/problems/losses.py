@@ -154,7 +154,7 @@ class HuberHinge(Loss):
     decreasing: ClassVar[bool] = True
     scalar_slope: ClassVar[ScalarSlope | None] = staticmethod(_huber_slope)
 
-    width: Positive = 0.5
+    width: Positive = 0.5  # half the width of the smoothed part
 
     @property
     def curvature_bound(self) -> float:
@@ -190,7 +190,7 @@ class HuberRegression(ResidualLoss):
 
     slope_bound: ClassVar[float] = 1.0
 
-    width: Positive = 0.5
+    width: Positive = 0.5  # largest residual that is squared
 
     @property
     def curvature_bound(self) -> float:

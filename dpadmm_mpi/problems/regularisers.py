@@ -55,8 +55,8 @@ class Ridge(SmoothRegulariser):
 class PseudoHuber(SmoothRegulariser):
     """R(f) = ||f||^2 / 2 + strength sum_k s^2 (sqrt(1 + (f_k / s)^2) - 1), s = smoothing: nearly s |f_k| far from zero"""
 
-    strength: NonNegative = 1.0
-    smoothing: Positive = 0.1
+    strength: NonNegative = 1.0  # weight of the pseudo-Huber part
+    smoothing: Positive = 0.1  # width of its rounded tip
 
     def _root(self, f: Array) -> Array:
         return np.sqrt(1.0 + (f / self.smoothing) ** 2)

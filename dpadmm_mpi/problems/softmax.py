@@ -88,6 +88,29 @@ def node_problem(
     tolerance: float | None = None,
     targets: Array | None = None,
 ) -> NodeProblem:
-    """Of the kind that the loss asks for."""
+    """A node's objective (C/B) sum_n L(n) + ridge R(f), of the kind that the loss asks for.
+
+    Parameters
+    ----------
+    signed : y_n x_n, a row for each record; x_n itself for losses of several classes and of numbers
+    loss : L
+    C : weight of the loss
+    ridge : rho/N
+    regulariser : R; ||f||^2 / 2, if it is not given
+    tolerance : norm of the gradient at which a solve may end; exact, if it is not given
+    targets : classes or numbers of the records, where the loss needs them
+
+    Returns
+    -------
+    The problem, with value, gradient and Hessian.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpadmm_mpi as dp
+    >>> problem = dp.problems.node_problem(np.eye(2), dp.problems.Logistic(), C=1.0, ridge=0.1)
+    >>> round(problem.value(np.zeros(2)), 4)  # ln 2
+    0.6931
+    """
     kind = SoftmaxProblem if isinstance(loss, Softmax) else NodeProblem
     return kind(signed, loss, C, ridge, regulariser, tolerance, targets)

@@ -13,7 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.reports.tables import result_cells, standard_error, status
+from dpadmm_mpi.showing import brief
 from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels, last_row, measurements
+
+_FORMULA = ("=", "+", "-", "@")  # what formulas of spreadsheets begin with
 
 
 def summaries(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -52,7 +55,7 @@ def _spread(values: NDArray[np.float64]) -> dict[str, float]:
 
 
 def to_json(results: Sequence[Result]) -> str:
-    """JSON knows neither infinity nor nan: they become "inf" and null."""
+    """JSON knows neither infinity nor nan: they become "inf" and null. Text is whole, in ASCII."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -61,7 +64,7 @@ def to_json(results: Sequence[Result]) -> str:
             return None if math.isnan(value) else str(value)
         return value
 
-    return json.dumps([plain(each) for each in summaries(results)], indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps([plain(each) for each in summaries(results)], indent=2, allow_nan=False)
 
 
 def to_csv(results: Sequence[Result]) -> str:
@@ -75,10 +78,23 @@ def to_csv(results: Sequence[Result]) -> str:
             row |= {f"privacy_{name}_{key}": value for key, value in account.items()}
         rows.append({key: "" if isinstance(value, float) and math.isnan(value) else value for key, value in row.items()})
     text = StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    writer.writerow(map(_no_formula, columns))
+    writer.writerows([_no_formula(row.get(key, "")) for key in columns] for row in rows)
     return text.getvalue().rstrip("\n")
+
+
+def _no_formula(cell: Any) -> Any:
+    """A text that a spreadsheet would take for a formula gets an apostrophe, which makes it one that it shows as it is."""
+    if not isinstance(cell, str):
+        return cell
+    shown = brief(cell)
+    return f"'{shown}" if shown.startswith(_FORMULA) and not _is_number(shown) else shown
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf", text) is not None
 
 
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
@@ -103,7 +119,7 @@ def to_latex(results: Sequence[Result]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
+    return "".join(_LATEX.get(character, character) for character in brief(text))
 
 
 def _numbers(cell: str) -> str:

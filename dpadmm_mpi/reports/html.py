@@ -1,8 +1,8 @@
 """`dpadmm report`: one HTML page about results, for browsers and printers, that needs no other file and no network."""
 
+import html
 import tomllib
 from collections.abc import Sequence
-from html import escape
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from dpadmm_mpi.plots.kinds import OverIterations, OverPrivacy, plots
 from dpadmm_mpi.plots.style import Request
 from dpadmm_mpi.reports.meaning import attacker_rows, in_words
 from dpadmm_mpi.reports.tables import mean_and_range, number, result_cells, status
+from dpadmm_mpi.showing import brief, paragraph
 from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels, last_row
 
 MANY = 200  # nodes; a table of more is left out
@@ -28,9 +29,14 @@ CAPTIONS = {
 }
 
 
+def escape(text: object) -> str:
+    """For HTML, with what is not printable written out, which a page may not hold."""
+    return html.escape(paragraph(text))
+
+
 def page(results: Sequence[Result]) -> str:
     """The page: what was found, then, file by file, all that is known about it."""
-    names = labels(results)
+    names = list(map(brief, labels(results)))
     title = names[0] if len(names) == 1 else f"{len(names)} results"
     figures = _Figures()
     sections = [_file(f"file-{k}", result, name, figures) for k, (result, name) in enumerate(zip(results, names, strict=True))]

@@ -13,11 +13,15 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import DpadmmError
+from dpadmm_mpi.files import refuse_special
+from dpadmm_mpi.hdf5 import reading
+from dpadmm_mpi.showing import brief, sentence
 from dpadmm_mpi.storage.checkpoint import restart_folder
 from dpadmm_mpi.storage.experiments import stored_fingerprint
-from dpadmm_mpi.storage.result import Result, accounts, attributes_of, dimensions, is_proven
+from dpadmm_mpi.storage.result import Result, accounts, is_proven, open_file
 from dpadmm_mpi.storage.run_status import failure, is_locked
+from dpadmm_mpi.storage.survey import Contents, refuse_impossible, survey
 
 Array = NDArray[np.float64]
 
@@ -79,21 +83,21 @@ class Snapshot:
 
 def look(path: Path) -> Snapshot:
     """The file as it is now; a torn read is repeated."""
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    for _ in range(ATTEMPTS):
+    refuse_special(path)
+    for attempt in range(ATTEMPTS):
         try:
-            with h5py.File(path, "r", locking=False) as file:
-                if file.attrs["format"] != "dpadmm_mpi":
-                    raise InputError(f"{path}: an HDF5 file, but not one of dpadmm_mpi's results")
+            with open_file(path) as file, reading(path):
                 return _read(file, path)
-        except (OSError, RuntimeError, KeyError, ValueError) as error:  # what h5py makes of a file in the middle of a change
-            reason = str(error).strip("'\"")
+        except DpadmmError:  # perhaps of a file in the middle of a change
+            if attempt == ATTEMPTS - 1 or not restart_folder(path).exists():  # nobody is writing it
+                raise
             time.sleep(PAUSE)
-    raise InputError(f"{path}: not a readable result file ({reason})")
+    raise AssertionError
 
 
 def _read(file: h5py.File, path: Path) -> Snapshot:
+    contents = survey(file, path)
+    refuse_impossible({name: file[name][...] for name in ("run", "node", "iteration", "timing/owner")}, path)
     loss, iteration = file["loss"][...], file["iteration"][...]
     compute = file["timing/compute_seconds"][...]
     reached = ~(np.isnan(loss) | np.isnan(compute).any(axis=2))  # a row may be on the disk in part
@@ -121,7 +125,7 @@ def _read(file: h5py.File, path: Path) -> Snapshot:
         iterations=int(iteration[-1]),
         rows=len(iteration),
         loss=loss[some, :rows].mean(axis=0),
-        privacy=_privacy(file, max(rows - 1, 0)),
+        privacy=_privacy(contents, path, max(rows - 1, 0)),
         seconds=_seconds_per_iteration(file, *shares, iteration),
     )
 
@@ -135,12 +139,11 @@ def _changed(path: Path) -> float:
     return newest
 
 
-def _privacy(file: h5py.File, row: int) -> list[tuple[str, float, bool]]:
+def _privacy(contents: Contents, path: Path, row: int) -> list[tuple[str, float, bool]]:
     """What the file's own accounts say, whatever the family."""
-    names = [f"privacy/{name}" for name in file["privacy"]]
-    arrays = {name: file[name][...] for name in ["iteration", *names]}
-    dims = {name: dimensions(file[name]) for name in arrays}
-    part = Result(str(file.filename), arrays, dims, {name: attributes_of(file[name]) for name in names})
+    totals = [name for name, dims in contents.dims.items() if name.startswith("privacy/") and dims == ("iteration",)]
+    arrays = {name: contents.datasets[name][...] for name in totals}
+    part = Result(str(path), arrays, {name: contents.dims[name] for name in totals}, contents.attributes)
     return [(title, float(part[f"privacy/{name}"][row]), is_proven(part, name)) for name, title in accounts(part)]
 
 
@@ -161,13 +164,13 @@ def frame(seen: Snapshot) -> str:
     ranks = "1 rank" if seen.ranks == 1 else f"{seen.ranks} ranks"
     why = f", no change for {duration(seen.quiet)}" if seen.state == "stopped" else ""
     if seen.state == "failed":
-        why = f": {seen.failure}"
-    privacy = [f"{title} {value:.4g}{'' if proven else ' not proven'}" for title, value, proven in seen.privacy]
+        why = f": {sentence(seen.failure)}"
+    privacy = [f"{brief(title)} {total:.4g}{'' if proven else ' not proven'}" for title, total, proven in seen.privacy]
     loss = f"{seen.loss[-1]:.6g}" if len(seen.loss) else "-"
     speed = "-" if np.isnan(seen.seconds) else f"{len(seen.group) * seen.seconds:.3g} s"
     runs = "run " if len(seen.group) == 1 else "runs"
     lines = [
-        f"{seen.name}: {seen.state} on {ranks}{why}",
+        f"{brief(seen.name)}: {seen.state} on {ranks}{why}",
         f"  {runs}       {seen.which} of {seen.runs}, iteration {iteration} of {seen.iterations}",
         f"  loss       {loss}  {sparkline(seen.loss)}",
         f"  privacy    {'; '.join(privacy)}",

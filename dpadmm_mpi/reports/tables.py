@@ -10,19 +10,23 @@ from dpadmm_mpi.data.partitions import DEFAULT_TRAIN, partitions
 from dpadmm_mpi.data.sources import sources
 from dpadmm_mpi.data.statistics import Statistics
 from dpadmm_mpi.data.store import Store
-from dpadmm_mpi.data.survey import RARE, Survey
+from dpadmm_mpi.data.survey import RARE, Survey, in_toml
 from dpadmm_mpi.methods.base import Plan
 from dpadmm_mpi.methods.metrics import metrics
 from dpadmm_mpi.methods.release import AVERAGED
 from dpadmm_mpi.networks.graphs import graphs
 from dpadmm_mpi.registry import first_line
 from dpadmm_mpi.reports.meaning import in_words
+from dpadmm_mpi.showing import brief, printable, sentence
 from dpadmm_mpi.storage.result import Result, account_column, accounts, is_proven, labels, last_row, measurements, words_for
 from dpadmm_mpi.types import Array, Ints
+
+MOST_COLUMNS, MOST_LABELS = 200, 20  # of a table that `dpadmm data info` lists
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: tuple[int, ...] = (0,)) -> str:
     """A table: the `left` columns to the left, numbers to the right."""
+    header, rows = list(map(printable, header)), [list(map(printable, row)) for row in rows]
     widths = [max(len(row[k]) for row in [header, *rows]) for k in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
@@ -43,15 +47,15 @@ def results_table(results: Sequence[Result], errors: bool = False) -> str:
 
 def result_cells(results: Sequence[Result], errors: bool = False) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table; a column that no file has is left out."""
-    measured = {name: words_for(result, name).column for result in results for name in measurements(result)}
+    measured = {name: brief(words_for(result, name).column) for result in results for name in measurements(result)}
     measured = {name: column for name, column in sorted(measured.items(), key=_familiar) if column}
-    accounted = {name: account_column(result, name) for result in results for name, _ in accounts(result)}
+    accounted = {name: brief(account_column(result, name)) for result in results for name, _ in accounts(result)}
     header = ["name", "status", "t", "runs", *measured.values(), *accounted.values()]
     rows = []
     for result, label in zip(results, labels(results), strict=True):
         last, runs_done = last_row(result)
         runs = str(runs_done) if runs_done == len(result["run"]) else f"{runs_done} of {len(result['run'])}"
-        row = [label, status(result), str(result.iteration[last]), runs]
+        row = [brief(label), status(result), str(result.iteration[last]), runs]
         there = dict(accounts(result))
         row += [mean_and_range(result[name][:, last], errors) if name in result else "-" for name in measured]
         row += [account_cell(result, name, last) if name in there else "-" for name in accounted]
@@ -105,7 +109,7 @@ def plan_report(
     shape = "star" if plan.topology.has_hub else graphs.name_of(type(config.network.graph))
     source = sources.name_of(type(config.data.source))
     lines = [
-        f"{config.name}: valid",
+        f"{brief(config.name)}: valid",
         "",
         f"network    {shape}, {plan.nodes} nodes, {len(plan.topology.edges)} edges, degrees {degree.min()} to {degree.max()}",
         f"data       {source}, {plan.sizes.sum()} training records, "
@@ -125,7 +129,7 @@ def plan_report(
         "",
         "conditions",
         *(f"  {line}" for line in conditions),
-        *(f"note       {note}" for note in plan.notes),
+        *(f"note       {sentence(note)}" for note in plan.notes),
     ]
     return "\n".join(lines)
 
@@ -152,18 +156,29 @@ def survey_report(survey: Survey, nodes: int) -> str:
     """What `dpadmm data info FILE` says."""
     separator = {None: "", "\t": ", separated by tabs"}.get(survey.separator, f', separated by "{survey.separator}"')
     rows = [
-        [c.name, c.judgement.kind, str(c.missing or "-"), str(c.judgement.distinct or "-"), c.values, c.judgement.words]
-        for c in survey.columns
+        [
+            brief(c.name),
+            c.judgement.kind,
+            str(c.missing or "-"),
+            str(c.judgement.distinct or "-"),
+            brief(c.values),
+            brief(c.judgement.words),
+        ]
+        for c in survey.columns[:MOST_COLUMNS]
     ]
-    shares = ", ".join(f"{name} ({100 * count / survey.records:.1f} %)" for name, count in survey.labels.items())
+    counted = list(survey.labels.items())
+    shares = ", ".join(f"{brief(name)} ({100 * count / survey.records:.1f} %)" for name, count in counted[:MOST_LABELS])
+    shares += f" and {len(counted) - MOST_LABELS} more" if len(counted) > MOST_LABELS else ""
     if survey.target == "number":
         values = [float(label) for label in survey.labels]
         shares = f"numbers from {min(values):g} to {max(values):g}"
     lines = [
-        f"{survey.path}: {survey.source}{separator}, {survey.records:,} records, {len(survey.columns)} columns and the label",
-        f"label      {survey.label or 'y'}: {shares}",
+        f"{printable(survey.path)}: {survey.source}{separator}, {survey.records:,} records, {len(survey.columns)} columns and "
+        "the label",
+        f"label      {brief(survey.label or 'y')}: {shares}",
         "",
         aligned(["column", "kind", "missing", "distinct", "values", "doubt"], rows, left=(0, 1, 4, 5)),
+        *([f"... and {len(survey.columns) - MOST_COLUMNS} more columns"] if len(survey.columns) > MOST_COLUMNS else []),
         "",
         *_advice(survey),
         f"partition  {_partition_of(survey, nodes)}",
@@ -192,11 +207,11 @@ def _advice(survey: Survey) -> list[str]:
         rare, share = min(((name, count / survey.records) for name, count in survey.labels.items()), key=lambda pair: pair[1])
         if share < RARE:
             found.append(
-                f"note       label {rare} is rare: who never says {rare} has an error of {100 * share:.1f} %, so compare with "
-                'that; split = "stratified" gives every node some'
+                f"note       label {brief(rare)} is rare: who never says {brief(rare)} has an error of {100 * share:.1f} %, "
+                'so compare with that; split = "stratified" gives every node some'
             )
     if survey.dropped:
-        found.append(f"note       {', '.join(survey.dropped)} would be dropped: remove what is a feature from drop")
+        found.append(f"note       {sentence(', '.join(survey.dropped))} would be dropped: remove what is a feature from drop")
     if any("standardise" in step or "impute" in step for step in survey.steps()):
         found.append(
             "note       impute and standardise learn from the records, which no privacy account counts; for a private run give "
@@ -210,14 +225,14 @@ def _partition_of(survey: Survey, nodes: int) -> str:
     training = round(DEFAULT_TRAIN * survey.records)
     words = f"even: {training // nodes} training records at each of {nodes} nodes, {survey.records - training} for testing"
     if (group := survey.group) is not None:
-        words += f'; or one node for each of the {group.judgement.distinct} values of "{group.name}"'
+        words += f'; or one node for each of the {group.judgement.distinct} values of "{brief(group.name)}"'
     return words
 
 
 def _group_lines(survey: Survey) -> list[str]:
     if (group := survey.group) is None:
         return []
-    return ['# split = "by-column"', f'# column = "{group.name}"    # with network.nodes = {group.judgement.distinct}']
+    return ['# split = "by-column"', f"# column = {in_toml(group.name)}    # with network.nodes = {group.judgement.distinct}"]
 
 
 def _totals(plan: Plan[Any]) -> list[str]:

@@ -85,6 +85,8 @@ def _is_done(path: Path, config: Config) -> bool:
         root = read_attributes(path)
     except InputError:
         return False  # --resume writes it anew
+    if not {"config", "config_sha256", "complete"} <= root.keys():
+        return False
     if stored_fingerprint(str(root["config"]), str(root["config_sha256"]), path) != fingerprint(config):
         raise InputError(f"{path} is of another configuration; move it away, or choose another place with -o")
     return bool(root["complete"])

@@ -1,12 +1,21 @@
 """The disk space of a new file, and the name that it takes when it is worth it."""
 
 import errno
+import logging
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import exists, naming, open_descriptor, remove, replace, uninterrupted
 from dpadmm_mpi.storage.checkpoint import restart_folder
+
+LOGGER = logging.getLogger(__name__)
+
+# What file systems answer that lack something: some cannot, some pretend that it is not allowed.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EACCES)
+_NO_RESERVATION = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
 
 
 def claim(path: Path, size: int) -> None:
@@ -15,10 +24,16 @@ def claim(path: Path, size: int) -> None:
     HDF5 does not survive a full disk well, so it never meets one: its file takes all its space at the beginning.
     """
     try:
-        with path.open("wb") as file:
-            _allocate(file.fileno(), size, path.parent)
+        remove(path)  # after a kill it may be a second name of the log, which must not be emptied
+        with naming(path):
+            file = open_descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                _allocate(file, size, path.parent)
+            finally:
+                os.close(file)
     except OSError:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            remove(path)
         raise
 
 
@@ -26,35 +41,44 @@ def take_name(new: Path, path: Path, force: bool) -> None:
     """Rename a file; unless by force, FileExistsError where there is one of that name."""
     if not force:
         try:
-            os.link(new, path)
-        except FileExistsError:
-            raise
-        except OSError:  # a file system without hard links
+            uninterrupted(os.link, new, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            LOGGER.info("%s: its file system has no hard links; the file takes its name by being renamed", path)
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         else:
-            new.unlink()
+            with suppress(OSError):  # it goes with its folder
+                remove(new)
             return
-    new.replace(path)
+    try:
+        replace(new, path)
+    except OSError:
+        if not force:
+            with suppress(OSError):
+                remove(path)  # what kept the name
+        raise
 
 
 def _allocate(file: int, size: int, folder: Path) -> None:
     try:
         os.posix_fallocate(file, 0, size)
     except (AttributeError, OSError) as error:  # not every system and file system can; then ask how much is free
-        if getattr(error, "errno", errno.EINVAL) not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+        if getattr(error, "errno", errno.EINVAL) not in _NO_RESERVATION:
             raise
         if shutil.disk_usage(folder).free < size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+        LOGGER.info("%s: its file system cannot reserve room; there is enough now, but others may take it", folder)
 
 
 def refuse_existing(path: Path, force: bool) -> None:
-    if path.exists() and not path.is_file():
+    if exists(path) and not path.is_file():
         raise InputError(f"{path} is not an ordinary file; choose another place with -o")
     if force:
         return
-    if restart_folder(path).exists():
+    if exists(restart_folder(path)):
         raise InputError(
             f"{path} is not finished; go on with it with --resume, choose another place with -o, or replace it with --force"
         )
-    if path.exists():
+    if exists(path):
         raise InputError(f"{path} exists; choose another place with -o, or replace it with --force")

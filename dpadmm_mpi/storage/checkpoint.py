@@ -13,6 +13,7 @@ A checkpoint is a new file, on the disk before it takes its name, after the jour
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,12 +22,26 @@ from pathlib import Path
 
 import msgspec
 
-from dpadmm_mpi.errors import InputError, RunError
-from dpadmm_mpi.storage.journal import Damaged, Entry, Packed, entries, frame, pack, read_frame, write_all
+from dpadmm_mpi.errors import InputError, RunError, advice_on, file_in, reason_of
+from dpadmm_mpi.files import (
+    exists,
+    make_folder,
+    names_in,
+    naming,
+    open_descriptor,
+    open_to_read,
+    remove,
+    replace,
+    sync_folder,
+    uninterrupted,
+    write_all,
+)
+from dpadmm_mpi.storage.journal import Damaged, Entry, Packed, entries, frame, pack, read_frame
 from dpadmm_mpi.types import Array
 
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without locks: go on without
-_PERMISSIONS = 0o666  # less the umask
+LOGGER = logging.getLogger(__name__)
+
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)  # file systems without locks: go on without
 ATTEMPTS, PAUSE = (
     5,
     0.05,
@@ -69,21 +84,37 @@ def find(log: Path) -> Found | None:
     folder = restart_folder(log)
     notes: list[str] = []
     for name in ("checkpoint", "checkpoint.before"):
-        if not (folder / name).exists():
-            continue
         try:
-            with (folder / name).open("rb") as file:
-                checkpoint = msgspec.msgpack.decode(read_frame(file), type=Checkpoint)
+            checkpoint = _checkpoint(folder / name)
+            if checkpoint is None:
+                continue
             journal = folder / checkpoint.journal
+            if journal.parent != folder:
+                raise Damaged("its journal lies elsewhere")
             head: Entry | None = None
             for entry in entries(journal, checkpoint.length):  # all of it, for the checksums
                 head = head or entry
             if head is None or head.kind != "config":
                 raise Damaged("it does not begin with the configuration")
             return Found(checkpoint, journal, head.text, head.identity, notes)
-        except (OSError, Damaged, msgspec.MsgspecError) as error:
+        except (Damaged, msgspec.MsgspecError, FileNotFoundError) as error:
             notes.append(f"{folder / name} is damaged ({error}) and was left aside")
+        except OSError as error:  # not damaged, as far as anybody knows: nothing is begun anew
+            raise InputError(
+                f"{file_in(error)} cannot be read ({reason_of(error)}); {advice_on(error)} and go on with --resume, or remove "
+                f"{folder / name} to go on without it"
+            ) from None
     return None
+
+
+def _checkpoint(path: Path) -> Checkpoint | None:
+    """What a file holds, if it is there."""
+    try:
+        file = open_to_read(path)
+    except FileNotFoundError:
+        return None
+    with naming(path), file:
+        return msgspec.msgpack.decode(read_frame(file), type=Checkpoint)
 
 
 class Restart:
@@ -102,15 +133,13 @@ class Restart:
         for attempt in range(ATTEMPTS):
             time.sleep(PAUSE * (attempt > 0))
             try:
-                self.folder.mkdir(parents=True, exist_ok=True)
+                make_folder(self.folder)
                 sync_folder(self.folder.parent)
-                lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, _PERMISSIONS)
+                lock = open_descriptor(self.folder / "lock", os.O_RDWR | os.O_CREAT)
             except FileNotFoundError:  # removed in between by a job that has just finished
                 continue
             except OSError as error:
-                raise InputError(
-                    f"{self.log} cannot be created ({os.strerror(error.errno or 0)}); choose another place with -o"
-                ) from None
+                raise InputError(f"{self.log} cannot be created ({reason_of(error)}); choose another place with -o") from None
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -119,45 +148,62 @@ class Restart:
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     os.close(lock)
-                    raise
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(lock), (self.folder / "lock").stat()):
-                    return lock
+                    raise InputError(
+                        f"{self.folder / 'lock'} cannot be locked ({reason_of(error)}); {advice_on(error)}, and run the "
+                        "command again"
+                    ) from None
+                LOGGER.warning("%s: its file system has no locks; see to it that no other job writes it", self.log)
+            if self._is_in_place(lock):
+                return lock
             os.close(lock)
-        if self.folder.exists():
+        if exists(self.folder):
             raise InputError(f"{self.log}: another process is writing it; wait until that has ended")
         raise InputError(f"{self.log} cannot be created (its folder has been removed); choose another place with -o")
+
+    def _is_in_place(self, lock: int) -> bool:
+        """Whether the locked file still has its name: a job that has just finished may have removed it."""
+        try:
+            with naming(self.folder / "lock"):
+                return os.path.samestat(os.fstat(lock), uninterrupted((self.folder / "lock").stat))
+        except FileNotFoundError:
+            return False
+        except BaseException:
+            os.close(lock)
+            raise
 
     def begin(self, config: str, identity: str) -> None:
         """A new journal. Of another configuration, its first checkpoint makes it the valid one."""
         self._name = f"journal-{hashlib.sha256(config.encode()).hexdigest()[:12]}"
         with self.writing():
-            self._journal = os.open(self.folder / self._name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PERMISSIONS)
+            self._journal = open_descriptor(self.folder / self._name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._length = 0
         self.add(Entry("config", text=config, identity=identity))
 
     def resume(self, found: Found) -> None:
         """Go on behind a checkpoint; what the journal holds after it is recorded again."""
         with self.writing():
-            (self.folder / "failed").unlink(missing_ok=True)
+            remove(self.folder / "failed")
             if found.notes:
-                (self.folder / "checkpoint.before").replace(self.folder / "checkpoint")
+                replace(self.folder / "checkpoint.before", self.folder / "checkpoint")
             self._name, self._length = found.checkpoint.journal, found.checkpoint.length
-            self._journal = os.open(found.journal, os.O_WRONLY)
-            os.ftruncate(self._journal, self._length)
-            os.lseek(self._journal, 0, os.SEEK_END)
+            self._journal = open_descriptor(found.journal, os.O_WRONLY)
+            with naming(found.journal):
+                os.ftruncate(self._journal, self._length)
+                os.lseek(self._journal, 0, os.SEEK_END)
 
     def forget(self) -> None:
         """Remove checkpoints and journals: the run begins anew."""
-        self._remove(lambda name: name != "lock")
+        with self.writing():
+            self._remove(lambda name: name != "lock")
 
     def forget_others(self) -> None:
         """Remove what belongs to the configuration before this one."""
-        self._remove(lambda name: name not in ("lock", "checkpoint", self._name))
+        with self.writing():
+            self._remove(lambda name: name not in ("lock", "checkpoint", self._name))
 
     def add(self, entry: Entry) -> None:
         content = frame(entry)
-        with self.writing():
+        with self.writing(), naming(self.folder / self._name):
             write_all(self._journal, content)
         self._length += len(content)
 
@@ -166,23 +212,40 @@ class Restart:
         content = frame(Checkpoint(self._name, self._length, run, iteration, pack(state), seconds))
         new, newest = self.folder / "checkpoint.new", self.folder / "checkpoint"
         with self.writing():
-            os.fsync(self._journal)
-            file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PERMISSIONS)
+            with naming(self.folder / self._name):
+                os.fsync(self._journal)
+            file = open_descriptor(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
-                write_all(file, content)
-                os.fsync(file)
+                with naming(new):
+                    write_all(file, content)
+                    os.fsync(file)
             finally:
                 os.close(file)
-            if newest.exists():
-                newest.replace(self.folder / "checkpoint.before")
-            new.replace(newest)
+            if exists(newest):
+                replace(newest, self.folder / "checkpoint.before")
+            replace(new, newest)
             sync_folder(self.folder)
 
     def remove(self) -> None:
-        """The log is complete: nothing here is needed any more."""
-        self._remove(lambda name: True)
+        """The log is complete, or nothing was begun: nothing here is needed any more, nor does it harm."""
+        try:
+            self._remove(lambda name: True)
+            uninterrupted(self.folder.rmdir)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            LOGGER.warning(
+                "%s is not needed any more, but cannot be removed (%s: %s); remove it by hand",
+                self.folder,
+                file_in(error),
+                reason_of(error),
+            )
+
+    def remove_unless_begun(self) -> None:
+        """Without a checkpoint, whatever its state, there is nothing to go on from."""
         with suppress(OSError):
-            self.folder.rmdir()
+            if not {"checkpoint", "checkpoint.before"} & {path.name for path in names_in(self.folder)}:
+                self.remove()
 
     def close_journal(self) -> None:
         if self._journal >= 0:
@@ -201,22 +264,14 @@ class Restart:
             yield
         except OSError as error:
             raise RunError(
-                f"{self.folder} cannot be written ({os.strerror(error.errno or 0)}); make room and go on with --resume; what "
-                "was recorded until the last checkpoint is still there"
+                f"{file_in(error, self.folder)} cannot be written ({reason_of(error)}); {advice_on(error)} and go on with "
+                "--resume; what was recorded until the last checkpoint is still there"
             ) from None
 
     def _remove(self, unwanted: Callable[[str], bool]) -> None:
         """Checkpoints before the journals that they refer to, the lock last."""
         order = {"checkpoint": 0, "lock": 2}
         with suppress(FileNotFoundError):
-            for path in sorted(self.folder.iterdir(), key=lambda path: order.get(path.stem, 1)):
+            for path in sorted(names_in(self.folder), key=lambda path: order.get(path.stem, 1)):
                 if unwanted(path.name):
-                    path.unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+                    remove(path)

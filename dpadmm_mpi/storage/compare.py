@@ -8,13 +8,15 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dpadmm_mpi.storage.result import attributes_of, objects, open_file
+from dpadmm_mpi.hdf5 import reading
+from dpadmm_mpi.storage.result import open_file
+from dpadmm_mpi.storage.survey import survey
 
 
 def compare(a: Path, b: Path) -> Iterator[str]:
     """The differences between two files, to the bit, but for /timing and the date; nothing if there are none."""
     with open_file(a) as file_a, open_file(b) as file_b:
-        first, second = _comparable(file_a), _comparable(file_b)
+        first, second = _comparable(file_a, a), _comparable(file_b, b)
         for name in sorted(first.keys() | second.keys()):
             if name not in first or name not in second:
                 yield f"{name}: only in {a if name in first else b}"
@@ -22,15 +24,18 @@ def compare(a: Path, b: Path) -> Iterator[str]:
                 yield from _differences(name, first[name], second[name])
 
 
-def _comparable(file: h5py.File) -> dict[str, Any]:
+def _comparable(file: h5py.File, path: Path) -> dict[str, Any]:
     """Every dataset and attribute that two equal runs share."""
-    content = {f"/@{key}": value for key, value in attributes_of(file).items() if key != "date"}
-    for name, item in objects(file):
+    found = survey(file, path)
+    content: dict[str, Any] = {}
+    for name, attributes in found.attributes.items():
         if name.split("/")[0] == "timing":
             continue
-        content |= {f"/{name}@{key}": value for key, value in attributes_of(item).items()}
-        if isinstance(item, h5py.Dataset):
-            content[f"/{name}"] = item[...]
+        place = f"/{name.strip('/')}"
+        content |= {f"{place}@{key}": value for key, value in attributes.items() if (name, key) != ("/", "date")}
+        if name in found.datasets:
+            with reading(f"{path}: {place}"):
+                content[place] = found.datasets[name][...]
     return content
 
 

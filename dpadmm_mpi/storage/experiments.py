@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpadmm_mpi.config.extensions import Extension
+from dpadmm_mpi.config.extensions import Extension, is_loaded, paths_in
 from dpadmm_mpi.config.files import Experiment, RawConfig, Setting, from_python, load_extensions, read_table
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Config, fingerprint
@@ -19,7 +19,9 @@ def source_of(source: str | Path | Mapping[str, Any]) -> RawConfig:
     if path.suffix in (".h5", ".hdf5"):
         from dpadmm_mpi.storage.result import read_attributes
 
-        return read_table(path, str(read_attributes(path)["config"]))
+        if "config" not in (root := read_attributes(path)):
+            raise InputError(f"{path}: the file has no attribute config; it is damaged")
+        return read_table(path, str(root["config"]))
     return read_table(path)
 
 
@@ -44,8 +46,14 @@ def read_again(text: str, path: Path) -> Config:
 
 
 def stored_fingerprint(text: str, recorded: str, path: Path) -> str:
-    """The fingerprint that a stored configuration has today; as it was recorded, where it cannot be read any more."""
+    """The fingerprint that a stored configuration has today; as it was recorded, where it cannot be read any more.
+
+    Looking at a file executes nothing: extensions that are not loaded already stay so, and the recorded one counts.
+    """
     try:
-        return fingerprint(read_again(text, path))
+        raw = read_table(path, text)
+        if not all(is_loaded(extension) for extension in paths_in(raw.raw.get("extensions", []), raw.folder)):
+            return recorded
+        return fingerprint(experiment(raw).configs[0])
     except InputError:
         return recorded

@@ -13,6 +13,7 @@ from typing import BinaryIO, Literal
 import msgspec
 import numpy as np
 
+from dpadmm_mpi.files import naming, open_to_read
 from dpadmm_mpi.types import Array
 
 Packed = dict[str, tuple[tuple[int, ...], bytes]]  # name -> shape, float64 in C order
@@ -61,7 +62,7 @@ def read_frame(file: BinaryIO) -> bytes:
 
 def entries(path: Path, length: int) -> Iterator[Entry]:
     """The entries in the first `length` bytes; whatever follows was written after the checkpoint and does not count."""
-    with path.open("rb") as file:
+    with naming(path), open_to_read(path) as file:
         while file.tell() < length:
             content = read_frame(file)
             if file.tell() > length:
@@ -70,9 +71,3 @@ def entries(path: Path, length: int) -> Iterator[Entry]:
                 yield msgspec.msgpack.decode(content, type=Entry)
             except msgspec.MsgspecError as error:
                 raise Damaged(str(error)) from None
-
-
-def write_all(file: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(file, rest) :]

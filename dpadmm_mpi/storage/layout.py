@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.data.dataset import Dataset, statistics_of
 from dpadmm_mpi.data.statistics import Statistics
-from dpadmm_mpi.errors import RunError
+from dpadmm_mpi.errors import RunError, advice_on
+from dpadmm_mpi.files import uninterrupted
+from dpadmm_mpi.hdf5 import reason
 from dpadmm_mpi.methods.base import Plan, fingerprint, to_toml
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.privacy.account import kinds_for
@@ -69,7 +71,7 @@ class LogFile:
             self._to_disk()
 
     def _to_disk(self) -> None:
-        self.file.flush()
+        uninterrupted(self.file.flush)
         if self.file.driver != "core":
             os.fsync(self.file.id.get_vfd_handle())
 
@@ -78,9 +80,10 @@ class LogFile:
         try:
             yield
         except (OSError, RuntimeError) as error:  # what h5py raises when the disk does not take the bytes
+            advice = advice_on(error) if isinstance(error, OSError) and error.errno else "make room"
             raise RunError(
-                f"{self.name} cannot be written ({error}); make room or choose another place with -o; what was "
-                "written before is still there"
+                f"{self.name} cannot be written ({reason(error)}); {advice} and go on with --resume, or choose another place "
+                "with -o; what was written before is still there"
             ) from error
 
     def _attributes(self) -> None:
@@ -208,6 +211,7 @@ class LogFile:
         for axis, dim in enumerate(dims):
             dataset.dims[axis].attach_scale(self.file[dim])
         dataset.attrs["description"] = text
+        dataset.flush()  # now: what fails when the dataset is forgotten is lost without a word
 
 
 def layout(plan: Plan[Any]) -> Layout:

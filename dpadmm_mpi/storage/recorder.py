@@ -1,7 +1,6 @@
 """The HDF5 file of one configuration, written by rank 0 while the run goes on; and again after a kill."""
 
 import errno
-import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -10,11 +9,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.errors import InputError, RunError, reason_of, unreported_writes
+from dpadmm_mpi.files import remove, sync_folder, uninterrupted
 from dpadmm_mpi.methods.base import Plan
 from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.storage.atomic_file import claim, take_name
-from dpadmm_mpi.storage.checkpoint import Restart, sync_folder
+from dpadmm_mpi.storage.checkpoint import Restart
 from dpadmm_mpi.storage.journal import Entry, pack, unpack
 from dpadmm_mpi.storage.layout import LogFile, Shapes, bytes_needed
 from dpadmm_mpi.storage.result import Result, read
@@ -31,6 +31,7 @@ class Recorder(LogFile):
     """Buffers rows and writes them, to the log and to the journal beside it; one for each file."""
 
     def __init__(self, file: h5py.File, plan: Plan[Any], shapes: Shapes, restart: Restart | None = None) -> None:
+        unreported_writes.clear()  # those of a log before this one
         super().__init__(file, plan, "the result" if restart is None else str(restart.log), shapes)
         self.restart = restart
         self.reached: dict[int, tuple[int, dict[str, Array]]] = {}  # run -> iteration and state, of an earlier part
@@ -76,7 +77,7 @@ class Recorder(LogFile):
         if due or time.monotonic() - self._flushed > FLUSH_SECONDS:
             with self._writing():
                 self._write_pending()
-                self.file.flush()
+                uninterrupted(self.file.flush)
             self._flushed_iteration = iteration
 
     def consensus_row(self, runs: range, row: int, values: dict[str, Array]) -> None:
@@ -92,7 +93,7 @@ class Recorder(LogFile):
         with self._writing():
             self._write_pending()
             self._put_final(runs, final, state)
-            self.file.flush()
+            uninterrupted(self.file.flush)
         if self.restart is not None:
             self.restart.add(Entry("state", runs.start, self._plan.rounds, pack(state)))
         self._flushed_iteration = 0
@@ -101,15 +102,18 @@ class Recorder(LogFile):
         which = slice(runs.start, runs.stop)
         for name, values in final.items():
             self.file[name][which] = values
+            self.file[name].flush()
         fields = [state[name].reshape(len(runs), -1) for name in self._shapes]
-        self.file["restart/state"][which] = np.concatenate(fields, axis=1)
+        states = self.file["restart/state"]
+        states[which] = np.concatenate(fields, axis=1)
+        states.flush()
 
     def checkpoint(self, runs: range, iteration: int, state: dict[str, Array], seconds: float) -> None:
         """Everything up to here, safely on the disk; `state` is empty between two groups of runs."""
         assert self.restart is not None
         with self._writing():
             self._write_pending()
-            self.file.flush()
+            uninterrupted(self.file.flush)
         self.restart.save(runs.start, iteration, state, self._earlier_seconds + seconds)
 
     def state_of(self, runs: range) -> dict[str, Array]:
@@ -154,6 +158,8 @@ class Recorder(LogFile):
         with self._writing():
             self.file["timing"].attrs["seconds"] = self._earlier_seconds + seconds
             self._to_disk()
+            if unreported_writes:
+                raise OSError(unreported_writes[0])
             self.file.attrs.modify("complete", True)
             self._to_disk()
         self._finished = True
@@ -180,12 +186,15 @@ class Recorder(LogFile):
         with suppress(OSError, RuntimeError):  # h5py cannot close what it could not write
             self.file.close()
         if self.restart is not None:
-            self.restart.new_log.unlink(missing_ok=True)
+            with suppress(OSError):  # written anew next time
+                remove(self.restart.new_log)
 
     def _put_rows(self, run: int, row: int, blocks: dict[str, Array]) -> None:
         """Blocks are (runs, rows, ...), from this run and row on."""
         for name, block in blocks.items():
-            self.file[name][run : run + block.shape[0], row : row + block.shape[1]] = block
+            dataset = self.file[name]
+            dataset[run : run + block.shape[0], row : row + block.shape[1]] = block
+            dataset.flush()  # now: what fails when the dataset is forgotten is lost without a word
 
     def _write_pending(self) -> None:
         if self._pending:
@@ -205,9 +214,9 @@ def create(plan: Plan[Any], shapes: Shapes, restart: Restart | None) -> Recorder
     try:
         claim(restart.new_log, bytes_needed(plan, shapes))
         # No lock: readers may look at a running job. The file is ours, whatever else is going on.
-        return Recorder(h5py.File(restart.new_log, "w", locking=False), plan, shapes, restart)
+        return Recorder(uninterrupted(h5py.File, restart.new_log, "w", locking=False), plan, shapes, restart)
     except OSError as error:
-        reason, path = os.strerror(error.errno) if error.errno else str(error), restart.log
+        reason, path = reason_of(error), restart.log
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise RunError(f"{path} does not fit on the disk ({reason}); make room or choose another place with -o") from None
         raise InputError(f"{path} cannot be created ({reason}); choose another place with -o") from None

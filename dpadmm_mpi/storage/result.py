@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.hdf5 import open_to_read, reading
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.privacy.account import accounts as KINDS
 from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
+from dpadmm_mpi.storage.survey import refuse_foreign, refuse_impossible, survey
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,10 +44,12 @@ class Result:
 
     @property
     def name(self) -> str:
+        """Of the configuration."""
         return str(self.attributes["/"].get("name", Path(self.source).stem))
 
     @property
     def complete(self) -> bool:
+        """Whether the run has ended; otherwise what it did not reach is nan."""
         return bool(self.attributes["/"]["complete"])
 
     @property
@@ -55,14 +59,17 @@ class Result:
 
     @property
     def iteration(self) -> NDArray[Any]:
+        """The recorded iterations, from 0."""
         return self["iteration"]
 
     @property
     def loss(self) -> NDArray[Any]:
+        """Mean over the nodes of their mean losses, (run, iteration)."""
         return self["loss"]
 
     @property
     def test_error(self) -> NDArray[Any]:
+        """Of the mean classifier, (run, iteration)."""
         return self["test_error"]
 
     @property
@@ -72,6 +79,7 @@ class Result:
 
     @property
     def tight(self) -> NDArray[Any]:
+        """The tighter pure bound on the total privacy loss, (iteration,)."""
         return self["privacy/tight"]
 
     def epsilon_against(self, *observers: int) -> NDArray[Any]:
@@ -81,8 +89,11 @@ class Result:
 
         Parameters
         ----------
-        *observers : int
-            The nodes, counted from 0.
+        *observers : the nodes, counted from 0
+
+        Returns
+        -------
+        (nodes,)
 
         Raises
         ------
@@ -120,7 +131,24 @@ class Result:
         return RecordedCurve(self["privacy/curve_epsilon"], self["privacy/curve"], self["privacy/renyi"])
 
     def to_xarray(self) -> Any:
-        """An xarray.Dataset; names in groups keep their path, as in "privacy/bound", their dimensions do not."""
+        """An xarray.Dataset; names in groups keep their path, as in "privacy/bound", their dimensions do not.
+
+        Returns
+        -------
+        A Dataset with the attributes of the file and of every array.
+
+        Raises
+        ------
+        InputError
+            xarray is not installed.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> result = dp.run({"iterations": 2, "data": {"records": 200, "features": 3}})
+        >>> result.to_xarray()["loss"].sel(run=0).dims
+        ('iteration',)
+        """
         try:
             import xarray as xr
         except ImportError:
@@ -138,6 +166,22 @@ class Result:
         """A tidy pandas.DataFrame: a row for each run and iteration that was reached, a column for each number of them.
 
         Measurements keep their name; the privacy accounts, which are the same in all runs, lose the "privacy/" before it.
+
+        Returns
+        -------
+        A frame with the columns run, iteration, loss, ...
+
+        Raises
+        ------
+        InputError
+            pandas is not installed.
+
+        Examples
+        --------
+        >>> import dpadmm_mpi as dp
+        >>> result = dp.run({"iterations": 2, "runs": 2, "data": {"records": 200, "features": 3}})
+        >>> result.to_pandas()[["run", "iteration"]].to_numpy().tolist()
+        [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
         """
         try:
             import pandas as pd
@@ -212,7 +256,7 @@ def words_for(result: Result, name: str) -> Words:
         str(about.get("title") or (known.title if known else name.replace("_", " "))),
         str(about.get("column", known.column if known else "")),
         str(about.get("units", known.unit if known else "")),
-        str(about.get("scale", known.scale if known else "linear")),
+        "log" if about.get("scale", known.scale if known else "linear") == "log" else "linear",
     )
 
 
@@ -257,60 +301,27 @@ def load(path: str | Path) -> Result:
 
 def read_attributes(path: Path) -> dict[str, Any]:
     """The attributes of a result file itself; nothing else is read."""
-    with open_file(path) as file:
-        return attributes_of(file)
+    with open_to_read(path) as file:
+        return refuse_foreign(file, path)
 
 
 def open_file(path: Path) -> h5py.File:
     """A result file for reading; one sentence if it is none."""
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
+    file = open_to_read(path)
     try:
-        file = h5py.File(path, "r")
-        kind = file.attrs.get("format")
-    except (OSError, RuntimeError) as error:
-        what = "an HDF5 file that is cut short or damaged" if h5py.is_hdf5(path) else "not a readable HDF5 file"
-        raise InputError(f"{path}: {what} ({error})") from None
-    if kind != "dpadmm_mpi":
+        refuse_foreign(file, path)
+    except BaseException:
         file.close()
-        raise InputError(f"{path}: an HDF5 file, but not one of dpadmm_mpi's results")
+        raise
     return file
 
 
 def read(file: h5py.File, source: str, skip: Sequence[str] = ()) -> Result:
-    arrays, dims = {}, {}
-    try:
-        attributes = {"/": attributes_of(file)}
-        for name, item in objects(file):
-            attributes[name] = attributes_of(item)
-            if isinstance(item, h5py.Dataset) and name not in skip:
-                arrays[name] = item[...]
-                dims[name] = dimensions(item)
-    except (OSError, RuntimeError, KeyError) as error:
-        raise InputError(f"{source}: damaged, cannot be read to the end ({error})") from None
-    return Result(source, arrays, dims, attributes)
-
-
-def objects(file: h5py.File) -> list[tuple[str, Any]]:
-    """Groups and datasets by name, in alphabetical order."""
-    found: list[tuple[str, Any]] = []
-    file.visititems(lambda name, item: found.append((name, item)))
-    return sorted(found, key=lambda pair: pair[0])
-
-
-_SCALE_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST"}  # HDF5's own bookkeeping of dimension scales
-
-
-def attributes_of(item: Any) -> dict[str, Any]:
-    return {key: value for key, value in item.attrs.items() if key not in _SCALE_ATTRIBUTES}
-
-
-def dimensions(dataset: h5py.Dataset) -> tuple[str, ...]:
-    """The names of all axes."""
-    return tuple(_dimension(dataset, axis) for axis in range(dataset.ndim))
-
-
-def _dimension(dataset: h5py.Dataset, axis: int) -> str:
-    """The name of an axis: that of the scale attached to it, or the dataset's own if it is a scale."""
-    scales = dataset.dims[axis].values()
-    return str(scales[0].name if scales else dataset.name).strip("/")
+    contents = survey(file, source)
+    arrays = {}
+    for name, dataset in contents.datasets.items():
+        if name not in skip:
+            with reading(f"{source}: /{name}"):
+                arrays[name] = dataset[...]
+    refuse_impossible(arrays, source)
+    return Result(source, arrays, {name: contents.dims[name] for name in arrays}, contents.attributes)

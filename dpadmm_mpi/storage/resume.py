@@ -11,13 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import h5py
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import exists
+from dpadmm_mpi.hdf5 import reading
 from dpadmm_mpi.methods.base import Config, Plan, as_table, make_plan, to_toml
 from dpadmm_mpi.privacy.perturbations import Calibrated
 from dpadmm_mpi.storage import recorder
@@ -27,7 +28,8 @@ from dpadmm_mpi.storage.experiments import read_again
 from dpadmm_mpi.storage.journal import Entry, pack
 from dpadmm_mpi.storage.layout import Shapes, layout
 from dpadmm_mpi.storage.recorder import Recorder
-from dpadmm_mpi.storage.result import open_file
+from dpadmm_mpi.storage.result import open_file, read_attributes
+from dpadmm_mpi.storage.survey import survey
 from dpadmm_mpi.types import Array
 
 LOGGER = logging.getLogger(__name__)
@@ -56,14 +58,14 @@ def is_finished(path: Path, config: Config) -> bool:
         _refuse_other(path, found.config, config)
     elif log is not None:
         _refuse_other(path, log[0], config)
-    elif path.exists() and not restart_folder(path).exists():
+    elif exists(path) and not exists(restart_folder(path)):
         raise InputError(f"{path} is not a result file that could be gone on with; choose another place with -o")
     return False
 
 
 def _tidy(path: Path) -> None:
     """Remove what a job has left that was killed between finishing the log and clearing up."""
-    if restart_folder(path).exists():
+    if exists(restart_folder(path)):
         with suppress(InputError):  # it is clearing up just now
             leftover = Restart(path)
             leftover.remove()
@@ -92,8 +94,7 @@ def open_log(path: Path, opening: Opening, *, force: bool, resume: bool) -> Reco
     except BaseException:
         if record is not None:
             record.discard()
-        if find(path) is None:
-            restart.remove()
+        restart.remove_unless_begun()
         restart.close()
         raise
 
@@ -105,7 +106,7 @@ def _found(path: Path, plan: Plan[Any], dataset: Dataset[Any], restart: Restart)
     for note in found.notes if found is not None else ():
         LOGGER.warning(note)
     if found is None and (log is None or not log[1]):
-        if (restart.folder / "checkpoint").exists():
+        if exists(restart.folder / "checkpoint"):
             LOGGER.warning("%s is damaged; the run begins anew", restart.folder)
         return None
     earlier = found.config if found is not None else log[0] if log is not None else ""
@@ -179,7 +180,8 @@ def _without_consensus(entries: Iterable[Entry], iterations: int) -> Iterator[En
 
 def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:
     """A finished log as the journal that it was written with."""
-    with open_file(path) as file:
+    with open_file(path) as file, reading(path):
+        dims_of = survey(file, path).dims
         if "optimum" in file:
             objective = np.array(file["optimum"].attrs["objective"])
             found = {"f": file["optimum/primal"][...], "objective": objective}
@@ -190,7 +192,7 @@ def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:
         elif "distance_to_optimum" in file:
             yield Entry("optimum")
         shapes = json.loads(file["restart/state"].attrs["fields"])
-        rows = [name for name in _datasets(file) if _dims(file[name])[:2] == ["run", "iteration"]]
+        rows = [name for name, dims in dims_of.items() if dims[:2] == ("run", "iteration")]
         for run in range(len(file["run"])):
             yield Entry("rows", run, 0, pack({name: file[name][run : run + 1] for name in rows}))
             parts = np.split(file["restart/state"][run], np.cumsum([int(np.prod(shape)) for shape in shapes.values()])[:-1])
@@ -198,28 +200,18 @@ def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:
             yield Entry("state", run, iterations, pack(state))
 
 
-def _datasets(file: h5py.File) -> list[str]:
-    names: list[str] = []
-    file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
-    return names
-
-
-def _dims(dataset: h5py.Dataset) -> list[str]:
-    return [scales[0].name.strip("/") if (scales := dim.values()) else "" for dim in dataset.dims]
-
-
 def _config_of_log(path: Path) -> tuple[str, bool] | None:
     """The configuration in a log and whether the log is complete; None if it cannot be read."""
     try:
-        with open_file(path) as file:
-            return str(file.attrs["config"]), bool(file.attrs["complete"])
-    except (InputError, OSError, RuntimeError, KeyError):
+        root = read_attributes(path)
+    except InputError:
         return None
+    return (str(root["config"]), bool(root["complete"])) if {"config", "complete"} <= root.keys() else None
 
 
 def _seconds_of_log(path: Path) -> float:
     with open_file(path) as file:
-        return float(file["timing"].attrs["seconds"])
+        return float(survey(file, path).attributes["timing"].get("seconds", 0.0))
 
 
 def _identity_of(plan: Plan[Any], dataset: Dataset[Any]) -> str:
@@ -227,7 +219,8 @@ def _identity_of(plan: Plan[Any], dataset: Dataset[Any]) -> str:
 
 
 def _identity_of_log(path: Path) -> str:
-    with open_file(path) as file:
+    with open_file(path) as file, reading(path):
+        survey(file, path)
         map_sha256 = str(file["problem"].attrs["map_sha256"]) if "problem" in file else ""
         files = file["data"].attrs.get("files", ())
         return _identity(file["graph/edges"][...], file["data/node_of_record"][...], files, map_sha256)

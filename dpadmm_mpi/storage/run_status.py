@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpadmm_mpi.errors import DpadmmError, Stopped
+from dpadmm_mpi.errors import DpadmmError, InputError, Stopped, system_sentence
+from dpadmm_mpi.files import open_descriptor, read_text
 from dpadmm_mpi.storage.checkpoint import restart_folder
 
 
 def is_locked(log: Path) -> bool | None:
     """Whether a process is writing a log, if this host can tell."""
     try:
-        lock = os.open(restart_folder(log) / "lock", os.O_RDONLY)
-    except OSError:
+        lock = open_descriptor(restart_folder(log) / "lock")
+    except (OSError, InputError):
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -39,7 +40,7 @@ def noting_failure(log: Path | None) -> Iterator[None]:
         if log is not None and not isinstance(error, Stopped):
             try:
                 with (restart_folder(log) / "failed").open("x") as file:
-                    file.write(str(error))
+                    file.write(system_sentence(error) if isinstance(error, OSError) else str(error))
             except FileExistsError:
                 if isinstance(error, DpadmmError):
                     error.told = True
@@ -51,6 +52,6 @@ def noting_failure(log: Path | None) -> Iterator[None]:
 def failure(log: Path) -> str | None:
     """The sentence with which the last run of a log failed."""
     try:
-        return (restart_folder(log) / "failed").read_text()
-    except OSError:
+        return read_text(restart_folder(log) / "failed")
+    except (OSError, InputError, UnicodeDecodeError):
         return None

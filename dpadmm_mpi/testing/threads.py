@@ -57,7 +57,16 @@ class World:
 
 
 class Threads:
-    """One rank of a world; the methods are those of every transport."""
+    """One rank of a world of threads, which `on_ranks` makes; the methods are those of every transport.
+
+    `rank` and `size` say who it is, `sent` has all that it has given to the channels.
+
+    Examples
+    --------
+    >>> from dpadmm_mpi.testing import on_ranks
+    >>> on_ranks(2, lambda rank: rank.gather_objects(f"rank {rank.rank} of {rank.size}"))[0]
+    ['rank 0 of 2', 'rank 1 of 2']
+    """
 
     library = "threads"
 
@@ -198,10 +207,12 @@ def on_ranks(size: int, work: Callable[[Threads], T], patience: float = PATIENCE
 
     Raises
     ------
-    Whatever the first of the ranks to fail has raised; the others are stopped.
+    Exception
+        Whatever the first of the ranks to fail has raised; the others are stopped.
 
     Examples
     --------
+    >>> from dpadmm_mpi.testing import on_ranks
     >>> on_ranks(3, lambda rank: rank.highest([rank.rank, -rank.rank]))
     [[2, 0], [2, 0], [2, 0]]
     """

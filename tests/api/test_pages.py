@@ -1,6 +1,5 @@
-"""The examples of docs/python.md and of the README run as they are printed, and docstrings too."""
+"""The examples of docs/python.md and of the README run as they are printed; docstrings: tests/docs."""
 
-import doctest
 import re
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from support import TOP
-
-from dpadmm_mpi.api import estimators, running, tuning
 
 
 def blocks(page: str) -> list[str]:
@@ -35,9 +32,3 @@ def test_the_estimator_of_the_page() -> None:
     names: dict[str, Any] = {}
     exec(program, names)
     assert 1.98 < names["model"].epsilon_ <= 2.0
-
-
-@pytest.mark.parametrize("module", [estimators, running, tuning], ids=lambda module: module.__name__)
-def test_docstrings(module: Any) -> None:
-    found = doctest.testmod(module)
-    assert found.attempted > 0 and found.failed == 0

@@ -98,5 +98,5 @@ print(*dp.data.sources)
     assert "the name is taken by" in ran[1]
     assert ran[2] == "dpadmm_mpi.methods.star.method"
     assert ran[3].split()[:7] == ["admm", "m-admm", "r-admm", "mr-admm", "star-admm", "s-admm", "ps-admm"]
-    assert ran[3].split()[7:] == ran[0].split()
+    assert ran[3].split()[7:12] == ran[0].split()
     assert {"synthetic", "arrays", "adult"} < set(ran[4].split())

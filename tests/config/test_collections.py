@@ -199,6 +199,14 @@ def test_a_method_without_noise_leaves_it_behind(base: Raw, method: str) -> None
         assert privacy(base | more, *overrides)["perturbation"] == "none"
 
 
+@pytest.mark.parametrize(("method", "perturbation"), [("admm", "gaussian"), ("dp-admm", "objective"), ("one-shot", "dual")])
+def test_noise_that_a_method_does_not_take_is_refused(method: str, perturbation: str) -> None:
+    """Where method and noise stand in one file nothing is inherited, so nothing may be left behind: that would be a run without
+    noise."""
+    with pytest.raises(InputError, match=f'"{perturbation}" does not go with {method}'):
+        load({"algorithm": {"method": method}, "privacy": {"perturbation": perturbation, "target": 1.0}}, ())
+
+
 def test_a_gaussian_method_does_not_inherit_another_noise() -> None:
     for more, overrides in ways_to_name_a_method("ps-admm"):
         with pytest.raises(InputError, match="ps-admm needs one of"):

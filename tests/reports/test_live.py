@@ -291,7 +291,7 @@ def test_watching_ends_when_nothing_runs_any_more(unfinished: Path) -> None:
     (unfinished.parent / "broken.h5").write_bytes(b"half a file")
     process = command("watch", unfinished.parent)
     assert process.returncode == 0
-    assert "broken.h5: not a readable result file" in process.stdout
+    assert "broken.h5: not a readable HDF5 file" in process.stdout
     assert "stopped on 1 rank, no change for 1:00:0" in process.stdout
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dpadmm_mpi.storage.journal import Damaged, Entry, entries, frame, pack, unpack, write_all
+from dpadmm_mpi.files import write_all
+from dpadmm_mpi.storage.journal import Damaged, Entry, entries, frame, pack, unpack
 from dpadmm_mpi.types import Array
 
 ARRAYS = st.dictionaries(

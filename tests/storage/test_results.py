@@ -114,7 +114,7 @@ def test_to_pandas_keeps_what_was_reached_and_whatever_is_there(tmp_path: Path) 
     assert len(frame) == 3 * 31 + 20
     assert frame.groupby("run").iteration.max().tolist() == [30, 30, 19, 30]
     assert list(frame)[2:] == ["loss", "test_error", "objective", "objective_gap", "consensus_error", "gradient_norm",
-                               "epsilon_paper", "epsilon_sound", "renyi"]  # fmt: skip
+                               "epsilon_paper", "epsilon_sound", "moments"]  # fmt: skip
 
 
 def test_accounts_of_both_families(file: Path, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_accounts_of_both_families(file: Path, tmp_path: Path) -> None:
     star = dpadmm_mpi.load(star_file(tmp_path / "star.h5", extra=True))
     assert accounts(star) == [
         ("epsilon_paper", "paper's epsilon (delta 0.001)"), ("epsilon_sound", "sound epsilon (delta 0.001)"),
-        ("renyi", "renyi"),
+        ("moments", "moments"),
     ]  # fmt: skip
     assert [is_proven(star, name) for name, _ in accounts(star)] == [False, True, False]
 

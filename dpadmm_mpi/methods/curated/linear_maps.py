@@ -6,6 +6,7 @@ Xing: A multivariate regression approach to association analysis of a quantitati
 """
 
 import hashlib
+import io
 import os
 import pickle
 import warnings
@@ -21,18 +22,22 @@ from zipfile import BadZipFile
 import numpy as np
 
 from dpadmm_mpi.config.options import FilePath, Options, Positive
+from dpadmm_mpi.data.bounded import names_in, read_array, read_arrays
 from dpadmm_mpi.data.cache import cache_folder
 from dpadmm_mpi.data.dataset import Dataset
-from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.errors import InputError, RunError, reason_of
+from dpadmm_mpi.files import make_folder, read_bytes, remove, replace, write_bytes
 from dpadmm_mpi.registry import Registry
 from dpadmm_mpi.types import Array, CsrMatrix, Ints, Matrix
 
 DENSE_ENTRIES = 1 << 20  # a map with more is stored as CSR
 LARGEST = 2000  # features up to which d x d matrices are formed
+HUGE = 1e100  # an entry: squares and products of them are numbers
 NEGLIGIBLE = 1e-8  # partial correlation that is no edge
 ROUND_OFF = 1e-14  # of squared singular values, relative to the largest
 ACCURACY = 1e-3  # of a correlation, which the graphical lasso must reach
 VERSION = 1  # of the cached patterns
+UNREADABLE = (ValueError, TypeError, KeyError, EOFError, BadZipFile, zlib.error, OverflowError, IndexError, RuntimeError)
 EXPECTED = {  # of a file with this ending
     ".npz": 'an .npz file must be whole and hold an array "A", or a matrix as scipy.sparse.save_npz writes it',
     ".npy": "an .npy file must be whole and hold one array of numbers",
@@ -138,7 +143,7 @@ class Identity(MapKind):
 class GraphicalLasso(MapKind):
     """A = [W; I], W the edges of a sparse inverse covariance of the features, with the penalty `sparsity`"""
 
-    sparsity: Positive = 0.3
+    sparsity: Positive = 0.3  # penalty on the correlations
 
     def make(self, dataset: Dataset[Any]) -> LinearMap:
         edges, signs = _pattern(dataset, self.sparsity)
@@ -149,7 +154,7 @@ class GraphicalLasso(MapKind):
 class MapFile(MapKind):
     """A from `map_path`: .npy, .csv, or .npz with an array A or a scipy sparse matrix"""
 
-    map_path: FilePath
+    map_path: FilePath  # A as .npy, .npz or .csv
 
     def make(self, dataset: Dataset[Any]) -> LinearMap:
         return LinearMap(_economical(_read(Path(self.map_path), dataset.features)))
@@ -182,16 +187,20 @@ def _pattern(dataset: Dataset[Any], sparsity: float) -> tuple[Ints, Array]:
     identity = pickle.dumps([VERSION, sparsity, dataset.loader, [dataset.address(i) for i in range(len(dataset.sizes))]])
     path = cache_folder() / "maps" / f"{hashlib.sha256(identity).hexdigest()[:24]}.npz"
     # If it is there, and whole:
-    with suppress(OSError, ValueError, KeyError, BadZipFile), path.open("rb") as file, np.load(file) as stored:
+    with suppress(OSError, ValueError, KeyError, BadZipFile), np.load(io.BytesIO(read_bytes(path))) as stored:
         return stored["edges"], stored["signs"]
     edges, signs = graphical_lasso_edges(correlation(dataset), sparsity)
     scratch = path.with_name(f".{path.stem}.{os.getpid()}.npz")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(scratch, edges=edges, signs=signs)
-        scratch.replace(path)
+        content = io.BytesIO()
+        np.savez(content, edges=edges, signs=signs)
+        make_folder(path.parent)
+        write_bytes(scratch, content.getbuffer())
+        replace(scratch, path)
     except OSError as error:
-        raise RunError(f"{path.parent} cannot be written ({error.strerror}); set DPADMM_DATA to a folder with room") from None
+        with suppress(OSError):
+            remove(scratch)
+        raise RunError(f"{path.parent} cannot be written ({reason_of(error)}); set DPADMM_DATA to a folder with room") from None
     return edges, signs
 
 
@@ -248,10 +257,11 @@ def _read(path: Path, features: int) -> Matrix:
         A = load_array(path)
         if np.iscomplexobj(A):
             raise InputError(f"problem.map_path: {path} holds complex numbers; A is a real matrix")
-        A = A.astype(np.float64)
+        with np.errstate(all="ignore"):  # what is beyond float64 becomes inf, which is refused below
+            A = A.astype(np.float64)
     except OSError as error:
         raise InputError(f"problem.map_path: {path} cannot be read as a matrix: {error.strerror or expected}") from None
-    except (ValueError, TypeError, KeyError, EOFError, BadZipFile, zlib.error):
+    except UNREADABLE:
         raise InputError(f"problem.map_path: {path} cannot be read as a matrix: {expected}") from None
     values = A if isinstance(A, np.ndarray) else A.data
     if not A.shape or not A.shape[0] or not values.any():
@@ -262,23 +272,24 @@ def _read(path: Path, features: int) -> Matrix:
             f"problem.map_path: {path} has the shape {tuple(A.shape)}, but the records have {features} features; a matrix with "
             "that many columns is needed"
         )
-    if not np.isfinite(values).all():
-        raise InputError(f"problem.map_path: {path} has an entry that is not a finite number; replace it")
+    if not np.isfinite(values).all() or np.abs(values).max() > HUGE:
+        raise InputError(f"problem.map_path: {path} has an entry that is not a finite number, or beyond {HUGE:g}; replace it")
     return A
 
 
 def load_array(path: Path) -> Any:
+    content = io.BytesIO(read_bytes(path))
     if path.suffix == ".npy":
-        return np.load(path, allow_pickle=False)
+        return read_array(path)
     if path.suffix != ".npz":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an empty file, which has no rows
-            return np.loadtxt(path, delimiter=",", ndmin=2)
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-        if "A" in stored:
-            return stored["A"]
+            return np.loadtxt(content, delimiter=",", ndmin=2)
+    if found := read_arrays(path, ("A",)):
+        return found["A"]
     from scipy.sparse import load_npz
 
-    A = load_npz(path).tocsr()
+    read_arrays(path, names_in(path))  # whether they are what they say
+    A = load_npz(content).tocsr()
     A.sum_duplicates()  # one way to write a matrix
     return A

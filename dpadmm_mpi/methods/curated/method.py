@@ -23,7 +23,7 @@ class Curated(Method):
     predicts: ClassVar[tuple[str, ...]] = ("binary", "number")
 
     rho: Positive | Auto = 1.0  # the penalty; auto: lambda1 sqrt(rows of A) / ||A|| for l1, lambda1 for l2
-    init: Literal["random", "zero"] = "zero"
+    init: Literal["random", "zero"] = "zero"  # the first values; they never depend on the records
 
     @property
     def step_options(self) -> StepOptions:

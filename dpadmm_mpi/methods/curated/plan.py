@@ -46,9 +46,9 @@ from dpadmm_mpi.types import Array, Ints, Matrix
 class CuratedTerms(Terms):
     """mean loss + lambda1 h(A f)"""
 
-    lambda1: NonNegative = 1e-5
-    regulariser: Annotated[Regulariser, Choice(regularisers)] = L1()
-    map: Annotated[MapKind, Choice(maps)] = Identity()
+    lambda1: NonNegative = 1e-5  # weight of g
+    regulariser: Annotated[Regulariser, Choice(regularisers)] = L1()  # g
+    map: Annotated[MapKind, Choice(maps)] = Identity()  # A, of g(A x)
     map_B: FilePath | list[list[float]] | None = (
         None  # of A x + B w = c: rows, or a file as for map_path; None: -I, so w = A x - c
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.errors import InputError, RunError
-from dpadmm_mpi.methods.curated.linear_maps import load_array
+from dpadmm_mpi.methods.curated.linear_maps import HUGE, UNREADABLE, load_array
 from dpadmm_mpi.methods.curated.regularisers import Regulariser
 from dpadmm_mpi.types import Array
 
@@ -135,8 +135,8 @@ def _numbers(value: Any, key: str) -> Array:
         found = np.asarray(load_array(Path(value)) if isinstance(value, str) else value, dtype=np.float64)
     except OSError as error:
         raise InputError(f"{key}: {value} cannot be read: {error.strerror}; name a file that is there") from None
-    except (ValueError, TypeError, KeyError, EOFError):
+    except UNREADABLE:
         raise InputError(f"{key}: holds no array of numbers; give an .npy or .csv file, or rows of equal length") from None
-    if not np.isfinite(found).all():
-        raise InputError(f"{key}: has an entry that is not a finite number; replace it")
+    if not np.isfinite(found).all() or np.abs(found).max(initial=0.0) > HUGE:
+        raise InputError(f"{key}: has an entry that is not a finite number, or beyond {HUGE:g}; replace it")
     return found

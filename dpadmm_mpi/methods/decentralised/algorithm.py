@@ -192,7 +192,7 @@ class NetworkSteps(Method):
     sends: ClassVar[tuple[str, ...]] = ("primal",)  # in every iteration; the sum of a further field comes in as FIELD_sum
 
     eta: Schedule = 1.0  # the penalty
-    init: Literal["random", "zero"] = "random"
+    init: Literal["random", "zero"] = "random"  # the first values; they never depend on the records
 
     def check(self) -> None:
         refuse_lacking_first(self.eta, "algorithm.eta")

@@ -54,9 +54,9 @@ PER_RECORD = "problem.C/records"  # the weight of a record in the objective of t
 class ConsensusTerms(Terms):
     """sum_i (C/B_i) sum_n L(y_n f.x_n) + (rho/N) R(f) over the nodes i with B_i records each; R is the ridge, or another."""
 
-    C: Positive = 1.0
-    rho: Positive = 0.01
-    regulariser: Annotated[SmoothRegulariser, Choice(smooth_regularisers)] = Ridge()
+    C: Positive = 1.0  # weight of the loss, at most the records of the smallest node
+    rho: Positive = 0.01  # weight of the regulariser
+    regulariser: Annotated[SmoothRegulariser, Choice(smooth_regularisers)] = Ridge()  # R, smooth
 
 
 class NetworkMethod(NetworkSteps):

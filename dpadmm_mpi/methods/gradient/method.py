@@ -30,7 +30,7 @@ class Gradient(Method):
 
     # The step size: a number, { first, ratio, limit }, one for each gradient; auto: 1/L, L = C c1 + rho/N, also as `first`
     step: Positive | Geometric | list[Positive] | Auto = "auto"
-    init: Literal["random", "zero"] = "zero"
+    init: Literal["random", "zero"] = "zero"  # the first values; they never depend on the records
 
     @classmethod
     def tuned(cls) -> Space:

@@ -22,7 +22,7 @@ class Star(Method):
     terms: ClassVar[type[Terms]] = StarTerms
 
     rho: Positive | Auto = 1.0  # the penalty; auto: from the problem's constants
-    init: Literal["random", "zero"] = "zero"
+    init: Literal["random", "zero"] = "zero"  # the first values; they never depend on the records
 
     @property
     def inner(self) -> InnerOptions | None:

@@ -46,7 +46,7 @@ from dpadmm_mpi.types import Array, Ints, Matrix
 class StarTerms(Terms):
     """sum_i ( mean loss of provider i + (local_ridge/2) ||x_i||^2 ) + g(z)"""
 
-    reg: NonNegative = 1e-4
+    reg: NonNegative = 1e-4  # weight of the regulariser
     regulariser: Literal["l2", "l1"] = "l2"  # g: reg ||z||^2, or reg ||z||_1
     local_ridge: NonNegative = 0.0  # mu_f: makes every f_i strongly convex, as [S] Theorems 3 and 4 need; costs no privacy
 

@@ -1,0 +1,1 @@
+"""What the site needs beside its pages: links that work in both places, docstrings, and the generated reference."""
