@@ -53,7 +53,7 @@ class Curve:
 GROWING = {"first": 1.04, "ratio": 1.04}
 CURATED = {"lambda1": LAMBDA1, "regulariser": "l2", "map": "identity"}
 LINEARISED = {"rho": 0.1, "eta": 4.0, "gamma": 1.0}
-STEPS = {  # where the first searches had their best
+STEPS = {  # narrowed after a first search, with docs/baselines.md in mind
     "iterations": "40:200:log",
     "algorithm.step": "0.0015:0.012:log",
     "problem.rho": "0.02:5:log",
