@@ -129,8 +129,8 @@ def _frontier_tuned() -> Figure:
         " and the floor, 10 on synthetic records, 8 for other ADMM methods on a network, 6 for PS-ADMM, DP-ADMM, DP-AccADMM "
         "and gradient tracking. So a method that does badly here may not have been searched long enough, as DP-ADMM, DP-AccADMM"
         " and PS-ADMM, for which nothing better than the paper's settings was found. The ranges of gradient steps were "
-        "narrowed once after a first search, whose trials are not counted, with the settings of docs/baselines.md in mind, which"
-        " were chosen by hand on the test records of this very split.",
+        "narrowed once after a first search, whose trials are not counted, with the settings of docs/baselines.md in mind, "
+        "which were chosen by hand on the test records of this very split.",
         (0.15, 0.24),
     )  # fmt: skip
 
