@@ -106,7 +106,7 @@ def packaged() -> dict[str, Path]:
     here = Path(__file__).parents[1]
     for folder in (here / "configs", here.parent / "configs"):
         if (folder / "quickstart.toml").exists():
-            return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+            return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
     raise InputError("the quickstart configuration is missing from this installation; install dpadmm-mpi again")
 
 

@@ -68,8 +68,14 @@ class Hosts:
         self._awake += min(seconds, NAP)
 
     def silent(self, patience: float) -> list[str]:
-        """The hosts without a word for so long, of those that were heard before."""
-        return [host for host in self.first if host in self._heard and self._awake - self._heard[host] > patience]
+        """The hosts without a word for so long, of those that were heard before.
+
+        With the first of them come those that have missed as many datagrams but for the last few: they were lost together.
+        """
+        silences = {host: self._awake - self._heard[host] for host in self.first if host in self._heard}
+        if max(silences.values(), default=0.0) <= patience:
+            return []
+        return [host for host, silence in silences.items() if silence > max(patience - 2 * BEAT, patience / 2)]
 
     def unheard(self) -> list[str]:
         return [host for host in self.first if host != self.own and host not in self._heard]

@@ -12,6 +12,7 @@ import pytest
 import dpadmm_mpi
 import dpadmm_mpi.testing
 from dpadmm_mpi.parallel.transport import Transport
+from dpadmm_mpi.registry import REGISTRIES, load_all
 
 ROOMS = ("data", "methods", "networks", "plots", "privacy", "problems")
 # Classes that people call methods of.
@@ -84,8 +85,14 @@ def test_functions_say_what_they_take_give_and_raise(name: str) -> None:
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_run(name: str) -> None:
-    """Each by itself, with the names of its own lines alone."""
+    """Each by itself, with the names of its own lines alone; the classes that it enters leave again."""
+    load_all()
+    before = [(registry, registry.items()) for registry in REGISTRIES.values()]
     text = sections(EXAMPLES[name])["Examples"]
     example = doctest.DocTestParser().get_doctest(text, {}, name, None, None)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert example.examples and runner.run(example).failed == 0
+    try:
+        assert example.examples and runner.run(example).failed == 0
+    finally:
+        for registry, classes in before:
+            registry.replace_all(classes)
