@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -37,6 +38,7 @@ Process: TypeAlias = subprocess.CompletedProcess[str]
 TOP = Path(__file__).parents[1]
 PROGRAMS = Path(__file__).parent / "programs"  # that tests start instead of dpadmm
 MPIEXEC = str(Path(sys.executable).parent / "mpiexec")
+HOME = [] if "HOME" in os.environ else ["env", f"HOME={tempfile.gettempdir()}"]  # without one Open MPI does not start
 
 # Mathematics and launchers alike: one BLAS thread, root and more ranks than cores allowed.
 MPI_ENVIRONMENT = {
@@ -321,7 +323,7 @@ def dpadmm(*arguments: Words, ranks: int | None = None, program: Path | None = N
     """The words of `dpadmm ...`, or of another program, alone or under mpiexec."""
     start = [sys.executable, "-m", "dpadmm_mpi"] if program is None else [sys.executable, str(program)]
     if ranks is not None:
-        start = [MPIEXEC, *launcher, "-n", str(ranks), *start]
+        start = [*HOME, MPIEXEC, *launcher, "-n", str(ranks), *start]
     return [*start, *map(str, arguments)]
 
 
