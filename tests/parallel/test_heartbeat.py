@@ -38,6 +38,17 @@ def test_a_host_is_silent_when_it_was_heard_and_is_no_more() -> None:
     assert after(hosts, 10.0).silent(10.0) == ["beta", "gamma"]
 
 
+def test_hosts_that_are_lost_together_are_named_together() -> None:
+    """Their last datagrams came at different moments; one that was heard not long ago is not among them."""
+    hosts = Hosts(MEMBERS, 0)
+    hosts.hear(2, False)
+    hosts.hear(3, False)
+    after(hosts, BEAT).hear(3, False)  # gamma's last one
+    assert after(hosts, 10.0).silent(10.0) == ["beta", "gamma"]
+    hosts.hear(2, False)
+    assert after(hosts, 4.0).silent(10.0) == ["gamma"]
+
+
 def test_who_was_never_heard_or_is_done_is_not_blamed() -> None:
     hosts = Hosts(MEMBERS, 0)
     hosts.hear(2, True)

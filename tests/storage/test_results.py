@@ -10,7 +10,7 @@ from handmade import star_file
 from support import MakeConfig, result_of
 
 import dpadmm_mpi
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, unreported_writes
 from dpadmm_mpi.methods import parse
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, State
 from dpadmm_mpi.storage import recorder
@@ -221,3 +221,21 @@ def test_what_was_recorded_before_a_failure_is_kept(
     loss = dpadmm_mpi.load(tmp_path / "out.h5")["loss"][0]
     assert np.isfinite(loss[:7]).all()
     assert np.isnan(loss[7:]).all()
+
+
+def test_a_write_that_fails_without_a_word_is_never_marked_complete(
+    config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What h5py could not write while it forgot an object was noted by the command line; the next log is not blamed for it."""
+    put_rows = recorder.Recorder._put_rows
+
+    def fail(self: recorder.Recorder, run: int, row: int, blocks: dict[str, Any]) -> None:
+        put_rows(self, run, row, blocks)
+        unreported_writes.append("planted")
+
+    monkeypatch.setattr(recorder.Recorder, "_put_rows", fail)
+    with pytest.raises(dpadmm_mpi.RunError, match=r"out.h5 cannot be written \(planted\); .*--resume"):
+        result_of(config("admm", iterations=3), tmp_path / "out.h5")
+    assert not dpadmm_mpi.load(tmp_path / "out.h5").complete
+    monkeypatch.setattr(recorder.Recorder, "_put_rows", put_rows)
+    assert result_of(config("admm", iterations=3), tmp_path / "other.h5").complete
