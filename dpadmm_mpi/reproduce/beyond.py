@@ -132,10 +132,10 @@ def _frontier_tuned() -> Figure:
         "and the floor trust a curator, the others nobody. All have the logistic loss but the one that says Huber, whose width "
         "was searched too. Few trials each, of three runs: 20 for MR-ADMM with either loss, 12 for M-ADMM, DP-DGD, gossip, "
         "one-shot and the floor, 10 on synthetic records, 8 for other ADMM methods on a network, 6 for PS-ADMM, DP-ADMM, "
-        "DP-AccADMM and gradient tracking. So a method that does badly here may not have been searched long enough, as DP-ADMM, "
-        "DP-AccADMM and PS-ADMM, for which nothing better than the paper's settings was found. The ranges of gradient steps were "
-        "narrowed once after a first search, whose trials are not counted, with the settings of docs/baselines.md in mind, "
-        "which were chosen by hand on the test records of this very split.",
+        "DP-AccADMM and gradient tracking. So a method that does badly here may not have been searched long enough, as "
+        "DP-ADMM, DP-AccADMM and PS-ADMM, for which nothing better than the paper's settings was found. The ranges of gradient "
+        "steps were narrowed once after a first search, whose trials are not counted, with the settings of docs/baselines.md "
+        "in mind, which were chosen by hand on the test records of this very split.",
         (0.15, 0.24),
     )  # fmt: skip
 
