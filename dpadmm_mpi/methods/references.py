@@ -1,14 +1,16 @@
 """The papers behind methods, noises and accounts, by the words with which the code cites them."""
 
 REFERENCES = {
-    "[M]": "X. Zhang, M. M. Khalili, M. Liu: Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, ICML 2018.",
+    "[M]": "X. Zhang, M. M. Khalili, M. Liu: Improving the Privacy and Accuracy of ADMM-Based Distributed "
+    "Algorithms, ICML 2018.",
     "[R]": "X. Zhang, M. M. Khalili, M. Liu: Recycled ADMM: Improving the Privacy and Accuracy of Distributed Algorithms, IEEE "
     "Transactions on Information Forensics and Security, 2020.",
     "[Rs]": "X. Zhang, M. M. Khalili, M. Liu: Recycled ADMM: Improve Privacy and Accuracy with Less Computation in Distributed "
     "Algorithms, Allerton 2018, slides.",
-    "[S]": "J. Ding, S. M. Errapotu, H. Zhang, Y. Gong, M. Pan, Z. Han: Stochastic ADMM Based Distributed Machine Learning with "
-    "Differential Privacy, 2019.",
-    "[C]": "T. Xu, F. Shang, Y. Liu, H. Liu, L. Shen, M. Gong: Differentially Private ADMM Algorithms for Machine Learning, 2020.",
+    "[S]": "J. Ding, S. M. Errapotu, H. Zhang, Y. Gong, M. Pan, Z. Han: Stochastic ADMM Based Distributed Machine Learning "
+    "with Differential Privacy, 2019.",
+    "[C]": "T. Xu, F. Shang, Y. Liu, H. Liu, L. Shen, M. Gong: Differentially Private ADMM Algorithms for Machine "
+    "Learning, 2020.",
     "Nedic, Ozdaglar 2009": "A. Nedic, A. Ozdaglar: Distributed Subgradient Methods for Multi-Agent Optimization, IEEE "
     "Transactions on Automatic Control, 2009.",
     "Chen, Sayed 2012": "J. Chen, A. H. Sayed: Diffusion Adaptation Strategies for Distributed Optimization and Learning over "
@@ -21,7 +23,7 @@ REFERENCES = {
     "Minimization, JMLR 2011.",
     "Golub, Varga 1961": "G. H. Golub, R. S. Varga: Chebyshev Semi-Iterative Methods, Successive Overrelaxation Iterative "
     "Methods, and Second Order Richardson Iterative Methods, Numerische Mathematik, 1961.",
-}  # fmt: skip
+}
 
 
 def cited(*texts: str) -> dict[str, str]:
