@@ -54,6 +54,20 @@ class Topology:
         pairs = [(i, j) for i, nb in enumerate(self.neighbours) for j in nb if i < j]
         return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
+    @cached_property
+    def arcs(self) -> Ints:
+        """(receiver, sender) of every message that an exchange along the edges has, (A, 2), ascending."""
+        pairs = [(i, j) for i, nb in enumerate(self.neighbours) for j in nb]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+    @property
+    def arc_channel(self) -> Channel:
+        """From arc to arc: what a node has for a neighbour, in the place of the arc that comes from there, goes to the arc
+        that leads there. So every neighbour may get something else.
+        """
+        number = {(i, j): arc for arc, (i, j) in enumerate(self.arcs.tolist())}
+        return Channel(tuple((number[j, i],) for i, j in self.arcs.tolist()))
+
     @property
     def channels(self) -> dict[str, Channel]:
         """Along all edges both ways; or up to the hub, and down from it."""

@@ -266,6 +266,7 @@ class NetworkNodes:
     """The nodes of one rank: local step, then what the neighbours released comes in, then the receiving step."""
 
     hub_fields: ClassVar[tuple[str, ...]] = ()
+    arc_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: Settings, nodes: Ints, problems: Sequence[NodeProblem]) -> None:
         assert isinstance(problems, LocalProblems)
