@@ -108,7 +108,7 @@ FIGURES = {
     "a9a": Figure("frontier-a9a", {"source": "a9a", "train": 40000}, ("1", "0.1", "10"), FEW, share=0.5),
     "ijcnn1": Figure("frontier-ijcnn1", {"source": "ijcnn1", "train": 40000}, ("1", "0.1", "10"), FEW, share=0.5),
     "relationship": Figure("frontier-relationship", {"source": "adult-relationship", "train": 40000}, ("1", "0.1", "10"),
-                           CLASSES, share=0.5, problem={"loss": "softmax"}, classes=6,
+                           CLASSES, problem={"loss": "softmax"}, classes=6,
                            out_of_reach=dict.fromkeys(("R-ADMM", "M-ADMM (PP)", "ADMM (DVP)"), ("0.1", "1"))),
 }  # fmt: skip
 
