@@ -183,7 +183,7 @@ def _frontier_relationship() -> Figure:
             "other methods, tuned": _named(", tuned", "DP-DGD", "DP gradient tracking", "gossip", "one-shot"),
         },
         CHOSEN + RELATIONSHIP,
-        (0.3, 0.6),
+        (0.43, 0.65),
         SIX_CLASSES,
     )
 
