@@ -59,6 +59,7 @@ methods = Registry["Method"](
     "methods",
     homes=(
         "methods.decentralised.method",
+        "methods.decentralised.arc_admm",
         "methods.star.method",
         "methods.curated.method",
         "methods.gradient.method",
