@@ -59,11 +59,11 @@ methods = Registry["Method"](
     "methods",
     homes=(
         "methods.decentralised.method",
-        "methods.decentralised.arc_admm",
         "methods.star.method",
         "methods.curated.method",
         "methods.gradient.method",
         "methods.one_shot.method",
+        "methods.decentralised.arc_admm",
     ),
 )
 
