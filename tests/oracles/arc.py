@@ -29,10 +29,10 @@ def trajectory(
     N, d = start.shape
     x = [start[i].copy() for i in range(N)]
     z = {(i, j): 2 * eta * start[i] for i in range(N) for j in neighbours[i]}
-    history = [start.copy()]
-    for t in range(1, iterations + 1):
+    history = []
+    for t in range(iterations + 1):
         for i in range(N):
-            if not active(t, i):
+            if t == 0 or not active(t, i):
                 continue
             V = len(neighbours[i])
             drawn = noise(t, i)

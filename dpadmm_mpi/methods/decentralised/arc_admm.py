@@ -10,6 +10,7 @@ arc (i, j) comes from j and ends at i, which keeps z_ij; what i sends to j stand
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -72,19 +73,15 @@ class ArcNodes(NetworkNodes):
     arc_fields: ClassVar[tuple[str, ...]] = ("arcs", "messages")
 
     def phases(self, t: int) -> tuple[Phase, ...]:
-        return (Phase("messages", "arcs"),) if t else ()
+        return (Phase("messages", "arcs"),)
 
     def initial(self, runs: range) -> State:
-        """z_ij(0) = 2 eta x_i(0): the first data step adds eta V_i ||x - x_i(0)||^2."""
         state = super().initial(runs)
+        arcs = starting_arcs(state.primal, self.node, self._into)
         none = state.primal[..., :0]
-        into = self._into
-        arcs = 2.0 * (self.node.eta(1) * state.primal)[:, into.ends]
-        return replaced(
-            state, {"dual": none, "gradient": none, "arcs": arcs, "messages": arcs, "neighbour_sum": into.sums(arcs)}
-        )
+        return replaced(state, {"dual": none, "gradient": none, "arcs": arcs, "messages": arcs})
 
-    @property
+    @cached_property
     def _into(self) -> ArcsInto:
         return ArcsInto(self.settings.neighbours, self.node.nodes)
 
@@ -95,10 +92,15 @@ class ArcNodes(NetworkNodes):
         return received(state, incoming, np.ones(incoming.shape[:2], dtype=bool), self.settings.method, self._into)
 
 
+def starting_arcs(primal: Array, node: Node, into: ArcsInto) -> Array:
+    """2 eta x_i(0) on every arc (i, j), before the exchange of the starting points."""
+    return (2.0 * node.eta(1) * primal)[:, into.ends]
+
+
 def sending(state: State, node: Node, into: ArcsInto, t: int) -> State:
-    """The state with what the nodes send after the data step of iteration t."""
-    arcs = state._asdict()["arcs"]
-    return replaced(state, {"messages": messages(state.primal[:, into.ends], arcs, node.eta(t)[into.ends])})
+    """The state with what the nodes send after the data step of iteration t, or at t = 0 of their starting points."""
+    arcs, eta = state._asdict()["arcs"], node.eta(max(t, 1))
+    return replaced(state, {"messages": messages(state.primal[:, into.ends], arcs, eta[into.ends])})
 
 
 def received(state: State, incoming: Array, has_arrived: Bools, method: Any, into: ArcsInto) -> State:
@@ -176,11 +178,10 @@ class ArcPlan(NetworkPlan):
         into = ArcsInto(self.topology.neighbours, node.nodes)
         (backwards,) = np.array(self.topology.arc_channel.receivers, dtype=np.int64).reshape(-1, 1).T
         blank = dict.fromkeys((*State._fields, *self.method.extra_state), np.zeros_like(released[:, 0, :, :0]))
-        arcs = 2.0 * (node.eta(1) * released[:, 0])[:, into.ends]
-        state = state_type(self.method.extra_state)(**blank)
-        state = replaced(state, {"primal": released[:, 0], "arcs": arcs, "neighbour_sum": into.sums(arcs)})
-        states = [state]
-        for t in range(1, released.shape[1]):
+        arcs = starting_arcs(released[:, 0], node, into)
+        state = replaced(state_type(self.method.extra_state)(**blank), {"arcs": arcs})
+        states = []
+        for t in range(released.shape[1]):
             state = sending(state._replace(primal=released[:, t]), node, into, t)
             incoming = state._asdict()["messages"][:, backwards]
             state = received(state, incoming, np.ones(incoming.shape[:2], dtype=bool), self.method, into)
