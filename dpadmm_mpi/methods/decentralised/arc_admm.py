@@ -168,8 +168,8 @@ class ArcPlan(NetworkPlan):
             )
         else:
             lines.append(
-                "-      convergence: relaxation = 1 is the Peaceman-Rachford iteration, which converges on a perfect network, "
-                "for O_i is strongly convex and smooth; where messages are lost nothing is proven: lower it"
+                "-      convergence: relaxation = 1 is the Peaceman-Rachford iteration, whose x_i converge on a perfect network, as "
+                "O_i is strongly convex; where messages are lost nothing is proven: lower it"
             )
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
 
