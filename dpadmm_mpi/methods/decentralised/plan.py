@@ -36,6 +36,7 @@ from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
 from dpadmm_mpi.networks.topology import IncomingSum, Topology, WeightedSum
+from dpadmm_mpi.networks.virtual_time import Leg
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.correlated_noise import Worth
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian, Noise
@@ -312,6 +313,14 @@ class NetworkPlan(Plan[State]):
             return None
         network = GraphMatrices.of(self.topology.neighbours)
         return ZNorm(network.laplacian, network.signless, self.settings.eta[:, 0], self.settings.theta[:, 0])
+
+    def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
+        """Recycled steps leave the records alone, and so do nodes that rest."""
+        touches = np.zeros((1, self.iterations + 1, self.nodes))
+        touches[:, self.releases.data_steps] = passes_per_solve
+        at_work = np.stack([~self.settings.rests(t, runs) for t in range(self.iterations + 1)], axis=1)
+        others = self.method.sends[1:]
+        return [self._leg("edges", touches * at_work), *(self._leg("edges", 0.0) for _ in others)]
 
     def optimum_search(self) -> OptimumSearch:
         from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum

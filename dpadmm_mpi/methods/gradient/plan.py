@@ -32,6 +32,7 @@ from dpadmm_mpi.methods.gradient.algorithm import DescentNodes, GradientNodes, S
 from dpadmm_mpi.methods.gradient.measures import GradientMeasures, TrackingMeasures
 from dpadmm_mpi.networks.metropolis import acceleration, matrix, metropolis, second_eigenvalue
 from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.networks.virtual_time import Leg
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.perturbations import GradientPerturbation
 from dpadmm_mpi.privacy.releases import GradientReleases
@@ -137,6 +138,14 @@ class GradientPlan(Plan[State]):
         if self.is_private:
             lines.append(theory.noise_line(self.releases.sigma, self.features, self.nodes, L, assumed.f_ref))
         return lines
+
+    def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
+        """A gradient is one pass; trackers travel first, in an exchange of their own."""
+        touches = np.zeros((self.iterations + 1, 1))
+        touches[self.releases.data_steps] = 1.0
+        if not self.options.tracks:
+            return [self._leg("edges", touches)]
+        return [self._leg("edges", touches, first=1), self._leg("edges", 0.0)]
 
     def _contraction_between(self) -> theory.Mixing:
         return theory.Mixing(self.contraction, self.settings.mixing_steps, self.options.accelerated)
