@@ -75,7 +75,7 @@ class Settings:
         if self.faults is None:
             return np.ones((1, len(self.degree)), dtype=bool)
         timeline = self.faults.timeline(runs)
-        return (timeline.joined if self.method.needs_neighbours else timeline.present)[:, t]
+        return (timeline.joined if self.method.counts_heard else timeline.present)[:, t]
 
     def rests(self, t: int, runs: range) -> Bools:
         """Who leaves the records alone in a data step, (runs or 1, N)."""
@@ -96,7 +96,7 @@ class Node:
         self.runs = runs
         self._exchange = exchange
         self.degree = settings.degree[nodes].astype(np.float64)[:, None]
-        if settings.faults is not None:
+        if settings.faults is not None and settings.method.counts_heard:
             heard = settings.faults.timeline(runs).degree[:, exchange]
             self.degree = heard[:, nodes].astype(np.float64)[..., None]
 
@@ -221,7 +221,8 @@ class NetworkSteps(Method):
     )
     sends: ClassVar[tuple[str, ...]] = ("primal",)  # in every iteration; the sum of a further field comes in as FIELD_sum
     stands_faults: ClassVar[bool] = True
-    needs_neighbours: ClassVar[bool] = True  # a node that has heard none yet takes no step: its penalty would be 0
+    # The penalty counts the neighbours that were heard, and a node that has heard none takes no step; otherwise all there are
+    counts_heard: ClassVar[bool] = True
 
     eta: Schedule = 1.0  # the penalty
     init: Literal["random", "zero"] = "random"  # the first values; they never depend on the records
@@ -261,9 +262,13 @@ class NetworkSteps(Method):
         primal = node.released(primal + e if on_release else primal, t)
         return state._replace(
             primal=primal,
-            gradient=kkt_gradient(state, primal, eta, node.degree),
+            gradient=self.gradient_behind(node, state, primal, t),
             residual=np.fmax(state.residual, residuals[..., None]),
         )
+
+    def gradient_behind(self, node: Node, before: State, primal: Array, t: int) -> Array:
+        """g~ of the data step that released `primal`, for those that recycle it."""
+        return kkt_gradient(before, primal, node.eta(t), node.degree)
 
     def argmin_behind(self, node: Node, before: State, primal: Array, t: int) -> Array:
         """What `node.argmin` gave in the data step that released `primal`, with its noise: the audit starts from it."""
@@ -340,7 +345,7 @@ class NetworkNodes:
         after = self._checked("data_step", method.data_step(data_node, state, t), state)
         if settings.faults is not None and settings.faults.compression is not None:
             after = self._compressed(state, after, t, runs)
-            after = after._replace(gradient=kkt_gradient(state, after.primal, data_node.eta(t), data_node.degree))
+            after = after._replace(gradient=method.gradient_behind(data_node, state, after.primal, t))
         return kept(state, after, resting)
 
     def _after(self, exchange: int, runs: range) -> Node:

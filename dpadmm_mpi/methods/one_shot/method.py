@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from dpadmm_mpi.config.options import NonNegative
 from dpadmm_mpi.config.ranges import Space
 from dpadmm_mpi.data.dataset import Dataset
@@ -26,7 +24,7 @@ class SingleSolve(NetworkMethod):
     perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation, Objective, Primal)
     default_perturbation: ClassVar[str] = "objective"
     mixes: ClassVar[bool] = True
-    needs_neighbours: ClassVar[bool] = False
+    counts_heard: ClassVar[bool] = False
     extra_state: ClassVar[tuple[str, ...]] = ("previous",)  # what was sent in the iteration before, for Chebyshev's step
 
     # Of eta ||f||^2 beside the objective, which makes the argmin less sensitive: mu = rho/N + 2 eta; 0: the objective alone
@@ -44,7 +42,7 @@ class SingleSolve(NetworkMethod):
 
     def penalty(self, node: Node, state: State, t: int, noise: Array) -> tuple[Array, Array]:
         """n_i.f + eta ||f||^2"""
-        return noise, np.broadcast_to(2.0 * node.eta(t), node.degree.shape)[..., 0]
+        return noise, 2.0 * node.eta(t)[:, 0]
 
     def recycled_step(self, node: Node, state: State, t: int) -> State:
         """A mixing step of what was released."""
