@@ -34,7 +34,7 @@ from dpadmm_mpi.networks.metropolis import acceleration, second_eigenvalue, step
 from dpadmm_mpi.networks.network import Network
 from dpadmm_mpi.networks.timeline import NetworkFaults, faults_on
 from dpadmm_mpi.networks.topology import Topology
-from dpadmm_mpi.networks.virtual_time import Leg, elapsed
+from dpadmm_mpi.networks.virtual_time import Clock, Leg
 from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
 from dpadmm_mpi.privacy.releases import Releases
@@ -566,7 +566,9 @@ class Plan(ABC, Generic[S]):
         if not time.is_given:
             return {}
         found = [
-            elapsed(time, self.topology, self.legs(time.passes, runs), self.sizes, 8 * self.features, self.config.seed, runs)
+            Clock(time, self.topology, self.sizes, 8 * self.features, self.config.seed, runs).elapsed(
+                self.legs(time.passes, runs)
+            )
             for runs in self.groups_of_runs
         ]
         return {

@@ -7,6 +7,7 @@ from what goes wrong on the network, so it is known before the first iteration a
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.special import ndtri
 
 from dpadmm_mpi.config.options import Kind, NonNegative, Options, Positive
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.networks.timeline import faults_on
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.registry import Registry
 from dpadmm_mpi.rng import Purpose, generators
@@ -45,14 +47,14 @@ class Constant(LinkLaw):
         return np.full_like(uniform, self.value)
 
 
-class DrawnLaw(LinkLaw):
+class DrawnLaw(LinkLaw, kw_only=True):
     """A law that numbers are drawn from."""
 
     each: Literal["message", "edge"] = "message"  # drawn anew for each message, or once for an edge, both ways and all runs
 
 
 @laws.register("uniform")
-class UniformLaw(DrawnLaw):
+class UniformLaw(DrawnLaw, kw_only=True):
     """Between two numbers, all alike."""
 
     low: NonNegative
@@ -67,7 +69,7 @@ class UniformLaw(DrawnLaw):
 
 
 @laws.register("exponential")
-class ExponentialLaw(DrawnLaw):
+class ExponentialLaw(DrawnLaw, kw_only=True):
     """At least `least`, and on top of it an exponential number with the mean `mean`."""
 
     mean: Positive
@@ -78,7 +80,7 @@ class ExponentialLaw(DrawnLaw):
 
 
 @laws.register("lognormal")
-class LognormalLaw(DrawnLaw):
+class LognormalLaw(DrawnLaw, kw_only=True):
     """exp of a normal number: half of them below `median`, a long tail above it."""
 
     median: Positive
@@ -129,35 +131,65 @@ class Elapsed(NamedTuple):
     bytes_sent: Array
 
 
-def elapsed(time: VirtualTime, topology: Topology, legs: Sequence[Leg], sizes: Ints, vector_bytes: int, seed: int, runs: range) -> Elapsed:
-    """When every iteration ends, and how many bytes all nodes have sent by then."""
-    shape = len(runs), len(legs[0].happens)
-    seconds, sent = np.zeros(shape), np.zeros(shape)
-    for number, leg in enumerate(legs):
-        arcs = _arcs_of(topology, leg.channel)
-        messages = _Messages(topology, arcs, runs, vector_bytes)
-        work = messages.present * leg.passes * (time.seconds_per_record or 0.0) * sizes
-        end = np.broadcast_to(work.max(axis=2, initial=0.0), shape).copy()
-        if topology.has_hub:
+@dataclass(frozen=True)
+class Clock:
+    """Virtual time of some runs on a network."""
+
+    time: VirtualTime
+    topology: Topology
+    sizes: Ints  # records of every node
+    vector_bytes: int  # of a message, unless it is compressed
+    seed: int
+    runs: range
+
+    def elapsed(self, legs: Sequence[Leg]) -> Elapsed:
+        """When every iteration ends, and how many bytes all nodes have sent by then."""
+        shape = len(self.runs), len(legs[0].happens)
+        seconds, sent = np.zeros(shape), np.zeros(shape)
+        for number, leg in enumerate(legs):
+            ends, sizes = self._exchange(leg, number, shape)
+            seconds += np.where(leg.happens, ends, 0.0)
+            sent += np.where(leg.happens, sizes, 0.0)
+        return Elapsed(np.cumsum(seconds, axis=1), np.cumsum(sent, axis=1))
+
+    def _exchange(self, leg: Leg, number: int, shape: tuple[int, int]) -> tuple[Array, Array]:
+        """How long it takes in each iteration, and what is sent, (runs, T+1)."""
+        arcs, time = self._arcs(leg.channel), self.time
+        messages = _Messages(self.topology, arcs, self.runs, self.vector_bytes)
+        work = messages.present * leg.passes * self.sizes * (time.seconds_per_record or 0.0)
+        if self.topology.has_hub:
             work = np.concatenate([work, np.zeros_like(work[..., :1])], axis=2)
+        ends, sent = np.zeros(shape) + work.max(axis=2), np.zeros(shape)
         for some in _chunks(len(arcs), shape[0] * shape[1]):
             receiver, sender = arcs[some].T
-            size, came, awaited = messages.size(some), messages.came(some), messages.awaited(some)
-            travel = _drawn(time.latency, Purpose.LATENCY, seed, runs, arcs[some], topology.places, shape[1], number)
-            speed = _drawn(time.bandwidth, Purpose.BANDWIDTH, seed, runs, arcs[some], topology.places, shape[1], number)
-            arrival = work[..., sender] + travel + (0.0 if time.bandwidth is None else size / speed)
+            size, drawn = messages.size(some), (arcs[some], shape[1], number)
+            arrives = work[..., sender] + self._drawn(time.latency, Purpose.LATENCY, *drawn)
+            if time.bandwidth is not None:
+                arrives = arrives + size / self._drawn(time.bandwidth, Purpose.BANDWIDTH, *drawn)
             given_up = work[..., receiver] + (time.timeout or 0.0)
-            end = np.maximum(end, np.where(awaited, np.where(came, arrival, given_up), 0.0).max(axis=2, initial=0.0))
-            sent += np.where(leg.happens, size.sum(axis=2), 0.0)
-        seconds += np.where(leg.happens, end, 0.0)
-    return Elapsed(np.cumsum(seconds, axis=1), np.cumsum(sent, axis=1))
+            waited = np.where(messages.awaited(some), np.where(messages.came(some), arrives, given_up), 0.0)
+            ends, sent = np.maximum(ends, waited.max(axis=2, initial=0.0)), sent + size.sum(axis=2)
+        return ends, sent
 
+    def _arcs(self, channel: str) -> Ints:
+        """(receiver, sender) of the messages of a channel."""
+        arcs = self.topology.arcs
+        return arcs if channel == "edges" else arcs[arcs[:, 0 if channel == "up" else 1] == self.topology.nodes]
 
-def _arcs_of(topology: Topology, channel: str) -> Ints:
-    """(receiver, sender) of the messages of a channel."""
-    if channel == "edges":
-        return topology.arcs
-    return topology.arcs[topology.arcs[:, 0 if channel == "up" else 1] == topology.nodes]
+    def _drawn(self, law: LinkLaw | None, purpose: Purpose, arcs: Ints, length: int, exchange: int) -> Array:
+        """(runs or 1, T+1 or 1, messages); every exchange of an iteration has a stream of its own."""
+        places = self.topology.places
+        if not isinstance(law, DrawnLaw):
+            return np.zeros((1, 1, 1)) if law is None else law.of(np.ones((1, 1, 1)))
+        if law.each == "edge":
+            edges = arcs.min(axis=1) * places + arcs.max(axis=1)
+            numbers = [rng.random() for rng in generators(self.seed, purpose, range(1), edges, 0)]
+            return law.of(np.maximum(numbers, SMALLEST)[None, None, :])
+        drawn = np.empty((len(self.runs) * len(arcs), length))
+        address = arcs[:, 0] * places + arcs[:, 1]
+        for row, rng in zip(drawn, generators(self.seed, purpose, self.runs, address, exchange + 1), strict=True):
+            rng.random(out=row)
+        return law.of(np.maximum(np.swapaxes(drawn.reshape(len(self.runs), len(arcs), length), 1, 2), SMALLEST))
 
 
 def _chunks(count: int, numbers_each: int) -> Iterator[slice]:
@@ -170,9 +202,10 @@ class _Messages:
 
     def __init__(self, topology: Topology, arcs: Ints, runs: range, vector_bytes: int) -> None:
         self._arcs, self._bytes = arcs, vector_bytes
-        faults = topology.faults
-        self._timeline = None if faults is None else faults.timeline(runs)
-        self._sizes = None if faults is None or self._timeline is None else faults.message_bytes(self._timeline, vector_bytes // 8)
+        self._timeline, self._sizes = None, None
+        if (faults := faults_on(topology)) is not None:
+            self._timeline = faults.timeline(runs)
+            self._sizes = faults.message_bytes(self._timeline, vector_bytes // 8)
 
     @property
     def present(self) -> Bools:
@@ -183,11 +216,15 @@ class _Messages:
 
     def size(self, some: slice) -> Array:
         """Bytes; 0 where nothing is sent."""
-        return self._bytes * self._all(some).astype(np.float64) if self._sizes is None else self._sizes[..., some].astype(np.float64)
+        return (
+            self._bytes * self._all(some).astype(np.float64)
+            if self._sizes is None
+            else self._sizes[..., some].astype(np.float64)
+        )
 
     def came(self, some: slice) -> Bools:
         """In the iteration in which they were sent."""
-        return self._all(some) if self._timeline is None else np.asarray(self._timeline.fresh[..., some] == 0)
+        return self._all(some) if self._timeline is None else self._timeline.fresh[..., some] == 0
 
     def awaited(self, some: slice) -> Bools:
         """The receiver is there, and so is the edge."""
@@ -195,21 +232,3 @@ class _Messages:
             return self._all(some)
         there = self._timeline.present[..., self._arcs[some, 0]]
         return there if self._timeline.edges_on is None else there & self._timeline.edges_on[..., some]
-
-
-def _drawn(
-    law: LinkLaw | None, purpose: Purpose, seed: int, runs: range, arcs: Ints, places: int, length: int, leg: int
-) -> Array:
-    """(runs or 1, T+1 or 1, messages); every exchange of an iteration is a stream of its own."""
-    if law is None or not isinstance(law, DrawnLaw):
-        u = np.full((1, 1, 1), 0.5)
-        return np.zeros_like(u) if law is None else law.of(u)
-    if law.each == "edge":
-        edges = arcs.min(axis=1) * places + arcs.max(axis=1)
-        numbers = [rng.random() for rng in generators(seed, purpose, range(1), edges, 0)]
-        return law.of(np.maximum(numbers, SMALLEST)[None, None, :])
-    address = arcs[:, 0] * places + arcs[:, 1]
-    drawn = np.empty((len(runs) * len(arcs), length))
-    for row, rng in zip(drawn, generators(seed, purpose, runs, address, leg + 1), strict=True):
-        rng.random(out=row)
-    return law.of(np.maximum(np.swapaxes(drawn.reshape(len(runs), len(arcs), length), 1, 2), SMALLEST))

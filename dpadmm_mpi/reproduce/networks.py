@@ -28,7 +28,7 @@ def _loss() -> Figure:
         ],
         quick=("runs=2", "data.train=10000"),
         columns=2,
-        remark="Every message is lost by itself with one probability, and the receiver goes on with the last one that has come; "
+        remark="Every message is lost by itself with one probability, and the receiver goes on with the last that has come; "
         "arc ADMM leaves what it keeps for that neighbour as it is. Nothing is proven about the others under loss. Lost "
         "messages count in every account: an eavesdropper has heard them. R-ADMM and MR-ADMM have 25 data steps and 25 "
         "recycled ones, so twice the messages of ADMM and arc ADMM with 25 data steps; gossip has 50 gradients. Settings are "

@@ -55,7 +55,7 @@ def virtual_seconds(result: Result, measure: str, level: float) -> Array:
 
 
 def bytes_sent(result: Result, measure: str, level: float) -> Array:
-    """The bytes that all nodes have sent when the value begins to stay below the level; those of a round more if it never does."""
+    """The bytes that all nodes have sent when the value begins to stay below the level; a round's more if it never does."""
     return _until(result["network/bytes"], result[measure], level)
 
 
