@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from dpadmm_mpi.config.options import Kind, NonNegative, Options, Positive
 from dpadmm_mpi.errors import InputError
@@ -87,6 +86,8 @@ class LognormalLaw(DrawnLaw, kw_only=True):
     sigma: Positive = 1.0  # standard deviation of the logarithm
 
     def of(self, uniform: Array) -> Array:
+        from scipy.special import ndtri  # on the rank that asks
+
         return np.asarray(self.median * np.exp(self.sigma * ndtri(uniform)))
 
 
