@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,6 +57,12 @@ def _walltime(_context: click.Context, _option: click.Parameter, text: str | Non
 @click.option("--force", is_flag=True, help="Replace results that exist.")
 @click.option("--walltime", callback=_walltime, metavar="HH:MM:SS", help="Stop in time with a checkpoint, exit code 75.")
 @click.option(
+    "--lost",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Name the host in FILE if one of several is lost, for batch scripts: the exit code is the launcher's.",
+)
+@click.option(
     "--pack",
     type=click.IntRange(min=0),
     is_flag=False,
@@ -78,6 +85,7 @@ def run(
     resume: bool,
     force: bool,
     walltime: float | None,
+    lost: Path | None,
     pack: int | None,
     selftest: bool,
     serial: bool,
@@ -111,7 +119,7 @@ def run(
         stopper.install()
     transport = connect(serial)
     with (
-        watching(transport, f"go on with: {resuming(sys.argv)}", until_the_end=True) as watch,
+        watching(transport, f"go on with: {resuming(sys.argv)}", until_the_end=True, lost=lost) as watch,
         guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")),
     ):
         wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
@@ -149,7 +157,11 @@ def _probe(wanted: "Wanted") -> None:
 
 def resuming(words: list[str]) -> str:
     """The command that goes on with what this one has begun, alone or under a launcher."""
-    kept = [word for word in words[1:] if word not in ("--force", "--resume")]
+    kept = [
+        word
+        for before, word in pairwise(words)
+        if word not in ("--force", "--resume", "--lost") and before != "--lost" and not word.startswith("--lost=")
+    ]
     return shlex.join(["dpadmm", *kept, "--resume"])
 
 
