@@ -230,6 +230,7 @@ def targets(experiment: "Experiment[Config]", output: Path | None, index: int | 
     """The configurations, or one of them by its number, each with the file that it writes."""
     from dpadmm_mpi.config.files import slug
     from dpadmm_mpi.engine.several import Job
+    from dpadmm_mpi.files import is_folder
 
     configs = experiment.configs
     one_file = output is not None and output.suffix in (".h5", ".hdf5")
@@ -242,7 +243,7 @@ def targets(experiment: "Experiment[Config]", output: Path | None, index: int | 
     if experiment.collection and not one_file:
         folder = output or Path(slug(experiment.name))
         return [Job(config, folder / f"{slug(config.name)}.h5") for config in configs]
-    if output is None or output.is_dir():
+    if output is None or is_folder(output):
         return [Job(configs[0], (output or Path()) / f"{slug(configs[0].name)}.h5")]
     return [Job(configs[0], output)]
 
