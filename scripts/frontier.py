@@ -2,6 +2,7 @@
 
     python scripts/frontier.py tune adult --part 0/2       # studies in build/frontier/, a file each; goes on where it was
     python scripts/frontier.py write adult                 # configs/frontier-tuned.toml from the studies
+    python scripts/frontier.py average adult --runs 10     # averages that do not help are left out
     dpadmm reproduce frontier-tuned
 
 Settings are chosen on the records of the figure, with another seed: another split into training and test records, another
@@ -9,6 +10,7 @@ graph, other noise. The choice itself costs privacy, which is not counted. Where
 """
 
 import argparse
+import tomllib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from dpadmm_mpi.engine.loop import execute
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.tuning.search import search
 from dpadmm_mpi.tuning.study import Study
-from dpadmm_mpi.tuning.task import NEVER, RECORDS, Request, Task, Wish, at_the_end, make_task
+from dpadmm_mpi.tuning.task import NEVER, RECORDS, Request, Task, Wish, at_the_end, average_helps, last_iterate, make_task
 from dpadmm_mpi.tuning.tuners import tuners
 
 HERE = Path(__file__).parent.parent
@@ -239,9 +241,41 @@ def tuned(curve: Curve, e: str, study: Study) -> dict[str, Any]:
     return {key: value for key, value in made.items() if value != {}}
 
 
+def average(figure: Figure, runs: int) -> None:
+    """Leave averages out that do not help where settings were searched: with the seed of the searches, by the tuner's rule."""
+    path = HERE / "configs" / f"{figure.name}.toml"
+    text = path.read_text(encoding="utf-8")
+    table = tomllib.loads(text)
+    for curve, e, _ in jobs(figure):
+        found = [each for each in table["variant"] if each["name"] == tuned_name(curve, e)]
+        if not found or found[0].get("release", {}).get("average", "none") == "none":
+            continue
+        variant, task = found[0], task_of(figure, curve, e, runs)
+        result = execute(task.trial_config(task.methods[0], settings_of(variant)), Serial())
+        assert result is not None
+        helps = average_helps(result, task.metric)
+        errors = [100 * float(values(result, task.metric).mean()) for values in (last_iterate, at_the_end)]
+        print(f"{variant['name']}: last iterate {errors[0]:.2f} %, average {errors[1]:.2f} %, kept: {helps}", flush=True)
+        if not helps:
+            variant["release"]["average"] = "none"
+    head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
+    path.write_text(head + tomli_w.dumps(table), encoding="utf-8")
+
+
+def settings_of(variant: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What a variant sets, as dotted keys."""
+    found = []
+    for section, value in variant.items():
+        if isinstance(value, dict):
+            found += [(f"{section}.{key}", each) for key, each in value.items()]
+        elif section != "name":
+            found.append((section, value))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["tune", "write"])
+    parser.add_argument("what", choices=["tune", "write", "average"])
     parser.add_argument("figure", choices=list(FIGURES))
     parser.add_argument("--part", default="0/1", help="every n-th study from the k-th on, as 0/2")
     parser.add_argument("--runs", type=int, default=3, help="of a trial")
@@ -250,8 +284,10 @@ def main() -> None:
     figure = FIGURES[given.figure]
     if given.what == "tune":
         tune(figure, given.part, given.runs, given.only)
-    else:
+    elif given.what == "write":
         write(figure, given.runs)
+    else:
+        average(figure, given.runs)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from dpadmm_mpi.errors import DpadmmError, InputError, system_sentence
+from dpadmm_mpi.errors import DpadmmError, InputError, Stopped, system_sentence
 from dpadmm_mpi.registry import blamed
-from dpadmm_mpi.showing import paragraph, sentence
+from dpadmm_mpi.showing import paragraph, printable, sentence
 
 _debug = False
 
@@ -101,6 +101,8 @@ def speak(error: BaseException, who: str = "dpadmm") -> None:
     else:
         text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
     print(f"{who}: {sentence(text)}", file=sys.stderr, flush=True)
+    if isinstance(error, Stopped) and error.command:
+        print(f"  {printable(error.command)}", file=sys.stderr, flush=True)
 
 
 def packaged() -> dict[str, Path]:

@@ -20,7 +20,7 @@ from dpadmm_mpi.cli.options import (
     set_option,
     speak,
 )
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, Stopped
 
 if TYPE_CHECKING:
     from dpadmm_mpi.config.extensions import Extension
@@ -103,11 +103,12 @@ def run(
     mpiexec -n 5 dpadmm run configs/quickstart.toml --set privacy.alpha=2
     mpiexec -n 5 dpadmm run my.toml --resume --walltime 3:55:00
     """
-    from dpadmm_mpi.cli.progress import Progress
+    from dpadmm_mpi.cli.progress import Progress, log_header
     from dpadmm_mpi.engine.loop import Manner
     from dpadmm_mpi.engine.several import Crew
     from dpadmm_mpi.engine.stopping import Stopper
     from dpadmm_mpi.parallel.collective import guard, on_root
+    from dpadmm_mpi.parallel.launcher import launcher_words
     from dpadmm_mpi.parallel.mpi import connect
     from dpadmm_mpi.parallel.serial import Serial
     from dpadmm_mpi.parallel.watch import watching
@@ -134,13 +135,18 @@ def run(
         manner = Manner(force, resume, threads)
         jobs = on_root(transport, lambda: _jobs(wanted, manner))
         if jobs:
+            header = log_header(transport, shlex.join(["dpadmm", *sys.argv[1:]]))
             watch.set_patience([job.config.record.patience for job in jobs])
             groups = min(1 if pack is None else pack or transport.size, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
                 note(advice)
-            results, ended = Crew(transport, manner, stopper, Progress).run_all(jobs, groups, spare=pack is not None)
+            results, ended = Crew(transport, manner, stopper, lambda: Progress(header)).run_all(
+                jobs, groups, spare=pack is not None
+            )
             if results and transport.rank == 0:
                 _conclude(results)
+            if isinstance(ended, Stopped):
+                ended.command = f"{launcher_words(transport.size)}{resuming(sys.argv)}"
             if ended is not None:
                 raise ended
     return 0

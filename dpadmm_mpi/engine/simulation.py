@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -69,6 +70,7 @@ class Simulation(Generic[S]):
             self._own_weights = metropolis(plan.topology).own[places][:, None]
         averaged = (AVERAGED,) if self.measures.iterate in self.nodes.hub_fields else ()
         self._hub_fields = (*self.nodes.hub_fields, *averaged)
+        self._arc_owner = owner[plan.topology.arcs[:, 0]] if self.nodes.arc_fields else owner[:0]
 
     def refuse_unreleased(self) -> None:
         """A method may only send what it says that it releases, and what its state has."""
@@ -102,7 +104,8 @@ class Simulation(Generic[S]):
             if runs[0] in reached:
                 first = reached[runs[0]] + 1
                 state = self._deal_state(state, None if recorder is None else recorder.state_of(runs))
-            self.exchange = Exchange(self.transport, self.plan.topology, self.owner, self.plan.features, len(runs))
+            arcs = bool(self.nodes.arc_fields)
+            self.exchange = Exchange(self.transport, self.plan.topology, self.owner, self.plan.features, len(runs), arcs)
             self._some_runs(runs, first, state, recorder=recorder, observer=observer, meetings=meetings)
             self.exchange.close()
 
@@ -189,16 +192,20 @@ class Simulation(Generic[S]):
         self.exchange.reset()
         return timing
 
-    def _gather(self, values: Array) -> Array | None:
-        """(runs, places, width) of all places in their order, on rank 0."""
-        gathered = self.transport.start_gather(by_place(values), self.owner).finish()
+    def _owner_of(self, field: str) -> Ints:
+        """The rank of every place, or of every arc."""
+        return self._arc_owner if field in self.nodes.arc_fields else self.owner
+
+    def _gather(self, field: str, values: Array) -> Array | None:
+        """(runs, places, width) of all places, or arcs, in their order, on rank 0."""
+        gathered = self.transport.start_gather(by_place(values), self._owner_of(field)).finish()
         return None if gathered is None else by_run(gathered, len(values))
 
     def gather_state(self, state: S) -> dict[str, Array] | None:
         """Every field with all places, on rank 0; what the hub alone has is there already."""
         gathered: dict[str, Array] = {}
         for name, values in state._asdict().items():
-            everywhere = values if name in self._hub_fields else self._gather(values)
+            everywhere = values if name in self._hub_fields else self._gather(name, values)
             if everywhere is not None:
                 gathered[name] = everywhere
         return gathered if self.transport.rank == 0 else None
@@ -215,17 +222,26 @@ class Simulation(Generic[S]):
         """Of what gather_state gives for one run."""
         state = self.plan.free.begin(self.nodes.initial(range(1)))
         return {
-            name: values.shape[1:] if name in self._hub_fields else (len(self.owner), *values.shape[2:])
+            name: values.shape[1:] if name in self._hub_fields else (len(self._owner_of(name)), *values.shape[2:])
             for name, values in state._asdict().items()
         }
 
     def _deal_state(self, blank: S, gathered: dict[str, Array] | None) -> S:
         """The opposite of gather_state: each rank what belongs to its own places, in the stead of a blank state's."""
         whole = gathered or {}
-        shared = [name for name in blank._fields if name not in self._hub_fields]
-        dealt = self.transport.deal(self.owner, lambda place: [whole[name][:, place] for name in shared])
-        fields = {name: np.stack([values[k] for values in dealt], axis=1) for k, name in enumerate(shared) if dealt}
-        return replaced(blank, fields | {name: whole[name] for name in self._hub_fields if name in whole})
+        on_arcs = [name for name in blank._fields if name in self.nodes.arc_fields]
+        shared = [name for name in blank._fields if name not in (*self._hub_fields, *on_arcs)]
+        fields = {name: whole[name] for name in self._hub_fields if name in whole}
+        for owner, names in ((self.owner, shared), (self._arc_owner, on_arcs)):
+            if names:
+                dealt = self.transport.deal(owner, partial(_at, whole, names))
+                fields |= {name: np.stack([values[k] for values in dealt], axis=1) for k, name in enumerate(names) if dealt}
+        return replaced(blank, fields)
+
+
+def _at(whole: Mapping[str, Array], names: Sequence[str], place: int) -> list[Array]:
+    """What a place, or an arc, has of these fields, (runs, width) each."""
+    return [whole[name][:, place] for name in names]
 
 
 def in_words(runs: range) -> str:

@@ -63,6 +63,7 @@ methods = Registry["Method"](
         "methods.curated.method",
         "methods.gradient.method",
         "methods.one_shot.method",
+        "methods.decentralised.arc_admm",
     ),
 )
 
@@ -122,9 +123,12 @@ class Method(Options):
 
     @classmethod
     def tuned_release(cls) -> Space:
-        """What may be made of released values at no cost, where the method has options for it."""
+        """What may be made of released values at no cost, where the method has options for it.
+
+        That nothing is averaged needs no trial of its own: every trial is judged by the last iterate too.
+        """
         options = getattr(cls, "release", None)
-        known: Space = {"release.average": OneOf(("none", "half", "all")), "release.recycle": Whole(1, 6, log=True, start=1)}
+        known: Space = {"release.average": OneOf(("half", "all")), "release.recycle": Whole(1, 6, log=True, start=1)}
         names = [] if options is None else [f"release.{each.name}" for each in fields_of(options)]
         return {key: each for key, each in known.items() if key in names}
 

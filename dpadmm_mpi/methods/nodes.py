@@ -32,7 +32,11 @@ def replaced(state: S, fields: Mapping[str, Array]) -> S:
 
 
 class Phase(NamedTuple):
-    """One exchange: the field of the state that leaves the places, and the channel of the network that it goes along."""
+    """One exchange: the field of the state that leaves the places, and the channel of the network that it goes along.
+
+    Along "edges" a place sends the same to all neighbours and receives a sum; along "arcs" it sends a vector of its own to
+    each of them and receives each by itself: the field is then one of `arc_fields`.
+    """
 
     field: str
     channel: str
@@ -43,7 +47,8 @@ class Nodes(Protocol[S]):
     """The places of one rank, in some runs that go side by side. State goes in, state comes out.
 
     Every field is (runs, places of this rank, width), but for `hub_fields`, which have a place where the hub is, and none
-    elsewhere. What is not in the state does not survive a restart.
+    elsewhere, and `arc_fields`, which have one for each neighbour of each of these places, in the order of `Topology.arcs`.
+    What is not in the state does not survive a restart.
     """
 
     @property
@@ -53,6 +58,9 @@ class Nodes(Protocol[S]):
 
     @property
     def hub_fields(self) -> tuple[str, ...]: ...
+
+    @property
+    def arc_fields(self) -> tuple[str, ...]: ...
 
     def initial(self, runs: range) -> S: ...
 
@@ -65,7 +73,7 @@ class Nodes(Protocol[S]):
         ...
 
     def receive(self, state: S, t: int, runs: range, phase: int, incoming: Array) -> S:
-        """The sum of what each place received, in ascending order of the senders, has come in."""
+        """The sum of what each place received, in ascending order of the senders, has come in; or what each arc brought."""
         ...
 
     def recorded(self, state: S) -> S:

@@ -59,6 +59,11 @@ class Snapshot:
         return self.group.start * self.iterations + len(self.group) * max(self.iteration, 0)
 
     @property
+    def share(self) -> float:
+        """Of all iterations of all runs, as the bar of `dpadmm run` counts them."""
+        return 1.0 if self.complete else self.done / (self.runs * self.iterations)
+
+    @property
     def which(self) -> str:
         """The runs under way, counted from 1."""
         first, last = self.group[0] + 1, self.group[-1] + 1
@@ -171,7 +176,7 @@ def frame(seen: Snapshot) -> str:
     runs = "run " if len(seen.group) == 1 else "runs"
     lines = [
         f"{brief(seen.name)}: {seen.state} on {ranks}{why}",
-        f"  {runs}       {seen.which} of {seen.runs}, iteration {iteration} of {seen.iterations}",
+        f"  {runs}       {seen.which} of {seen.runs}, iteration {iteration} of {seen.iterations}; {seen.share:.0%} of all",
         f"  loss       {loss}  {sparkline(seen.loss)}",
         f"  privacy    {'; '.join(privacy)}",
         f"  time       {speed} per iteration, {duration(seen.left)} left",

@@ -229,9 +229,13 @@ class NetworkSteps(Method):
         primal = node.released(primal + e if on_release else primal, t)
         return state._replace(
             primal=primal,
-            gradient=kkt_gradient(state, primal, eta, node.degree),
+            gradient=self.gradient_behind(node, state, primal, t),
             residual=np.fmax(state.residual, residuals[..., None]),
         )
+
+    def gradient_behind(self, node: Node, before: State, primal: Array, t: int) -> Array:
+        """g~ of the data step that released `primal`, for those that recycle it."""
+        return kkt_gradient(before, primal, node.eta(t), node.degree)
 
     def argmin_behind(self, node: Node, before: State, primal: Array, t: int) -> Array:
         """What `node.argmin` gave in the data step that released `primal`, with its noise: the audit starts from it."""
@@ -259,13 +263,15 @@ class NetworkSteps(Method):
 def _kept(before: State, after: State, resting: Bools) -> State:
     """A node that leaves its records alone keeps what it has, and sends its last value again; its dual step goes on."""
     fields = zip(before._fields, before, after, strict=True)
-    return after._replace(**{name: np.where(resting[:, None], old, new) for name, old, new in fields})
+    changed = {name: np.where(resting[:, None], old, new) for name, old, new in fields if new is not old}
+    return after._replace(**changed)
 
 
 class NetworkNodes:
     """The nodes of one rank: local step, then what the neighbours released comes in, then the receiving step."""
 
     hub_fields: ClassVar[tuple[str, ...]] = ()
+    arc_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: Settings, nodes: Ints, problems: Sequence[NodeProblem]) -> None:
         assert isinstance(problems, LocalProblems)

@@ -30,12 +30,12 @@ from dpadmm_mpi.methods.base import (
     perturbation_name,
     target_notes,
 )
-from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Settings, State
+from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Node, Settings, State, state_type
 from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK, GraphMatrices
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
-from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.networks.topology import IncomingSum, Topology, WeightedSum
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.correlated_noise import Worth
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian, Noise
@@ -262,6 +262,26 @@ class NetworkPlan(Plan[State]):
 
     def make_nodes(self, places: Ints, problems: Sequence[NodeProblem]) -> NetworkNodes:
         return NetworkNodes(self.settings, places, problems)
+
+    def replayed(self, node: Node, released: Array) -> list[State]:
+        """What all nodes held after every iteration, from what they released, (R, T+1, N, d): by the method's own steps that
+        do not see records, for the audit.
+        """
+        method, everyone = self.method, node.nodes
+        about = self.topology.channels["edges"], everyone, everyone
+        incoming = WeightedSum(*about, metropolis(self.topology).of_neighbours) if method.mixes else IncomingSum(*about)
+        states: list[State] = []
+        shape = released[:, 0].swapaxes(0, 1).shape
+        blank = dict.fromkeys((*State._fields, *method.extra_state), np.zeros_like(released[:, 0]))
+        state = state_type(method.extra_state)(**blank)
+        for t in range(released.shape[1]):
+            primal = released[:, t]
+            sums = incoming(primal.swapaxes(0, 1).reshape(shape[0], -1)).reshape(shape).swapaxes(0, 1)
+            state = state._replace(primal=primal, neighbour_sum=sums)
+            if t > 0 and method.is_data_step(t):
+                state = method.dual_step(node, state, t)
+            states.append(state)
+        return states
 
     @property
     def measures_class(self) -> type[NetworkMeasures]:

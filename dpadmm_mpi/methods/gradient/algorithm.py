@@ -79,6 +79,7 @@ class GradientNodes(ABC):
     """The nodes of one rank."""
 
     hub_fields: ClassVar[tuple[str, ...]] = ()
+    arc_fields: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]] = ("primal",)
     extra_state: ClassVar[tuple[str, ...]] = ()
 
