@@ -19,7 +19,7 @@ from dpadmm_mpi.config.options import Choice, Kind, Options, fields_of
 from dpadmm_mpi.config.ranges import in_section
 from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of, refuse_unfit
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
-from dpadmm_mpi.files import read_text, refuse_special, resolved
+from dpadmm_mpi.files import read_text, refuse_special, resolved, size_of
 
 R = TypeVar("R", bound=Options)
 Setting = tuple[str, Any]  # a dotted key and its value
@@ -65,7 +65,7 @@ def read_table(path: Path, text: str | None = None) -> RawConfig:
     if text is None:
         try:
             refuse_special(path)
-            if (size := path.stat().st_size) > LARGEST:
+            if (size := size_of(path)) > LARGEST:
                 raise InputError(f"{path}: {size >> 20} MB, and a configuration has at most {LARGEST >> 20}; is it one?")
             text = read_text(path, "utf-8-sig")
         except FileNotFoundError:

@@ -210,7 +210,7 @@ class Record(Options):
     checkpoint: Count = 50  # iterations after which the log is on disk, and a checkpoint due
     optimum: bool = False  # solve the centralised problem too and record the distance to it
     metrics: Annotated[list[Metric] | None, Choices(METRICS, "metric")] = None  # beside those of the family
-    patience: NonNegative | None = None  # seconds of a host's silence that end a job; 24 unless given, 0: none do
+    patience: NonNegative | None = None  # seconds that a host may be silent in a job; 20 unless given, 0: for ever
 
     def check(self) -> None:
         if self.trajectory and self.every != 1:
