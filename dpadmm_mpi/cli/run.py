@@ -19,7 +19,7 @@ from dpadmm_mpi.cli.options import (
     set_option,
     speak,
 )
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import DpadmmError, InputError
 
 if TYPE_CHECKING:
     from dpadmm_mpi.config.extensions import Extension
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.engine.several import Job
     from dpadmm_mpi.methods.base import Config
     from dpadmm_mpi.parallel.transport import Transport
+    from dpadmm_mpi.storage.infeasible import Infeasible
     from dpadmm_mpi.storage.result import Result
 
 BUSY = 0.9  # share of their time that ranks have to do, from which nothing else need be advised
@@ -87,8 +88,10 @@ def run(
     """Run CONFIG, a TOML file (or a result file, again); without CONFIG, the quickstart.
 
     SIGTERM, SIGUSR1 and SIGINT stop it with a checkpoint and exit code 75; `--resume` goes on from there, or from the last
-    checkpoint of a killed run, on any number of ranks. A second SIGINT ends it at once. Of several configurations, one that
-    fails does not stop the others.
+    checkpoint of a killed run, on any number of ranks. A second SIGINT ends it at once.
+
+    Of several configurations, one that fails does not stop the others, and neither does one that cannot run at all: it is said
+    at the beginning, is a row of the table at the end, and the exit code is 2.
 
     \b
     dpadmm run configs/quickstart.toml -o demo.h5
@@ -124,17 +127,21 @@ def run(
             examine(transport, wanted.configs, say)
             return 0
         manner = Manner(force, resume, threads)
-        jobs = on_root(transport, lambda: _jobs(wanted, manner))
+        jobs, infeasible = on_root(transport, lambda: _jobs(wanted, manner))
+        results: list[Result] = []
+        ended: DpadmmError | None = None
         if jobs:
             watch.set_patience([job.config.record.patience for job in jobs])
             groups = min(1 if pack is None else pack or transport.size, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
                 note(advice)
             results, ended = Crew(transport, manner, stopper, Progress).run_all(jobs, groups, spare=pack is not None)
-            if results and transport.rank == 0:
-                _conclude(results)
-            if ended is not None:
-                raise ended
+        if results and transport.rank == 0:
+            _conclude(results, infeasible)
+        if ended is not None:
+            raise ended
+        if infeasible:
+            raise _refusal(infeasible, done=bool(results))
     return 0
 
 
@@ -166,7 +173,7 @@ class Wanted(NamedTuple):
     def experiment(self) -> "Experiment[Config]":
         from dpadmm_mpi.storage.experiments import load
 
-        return load(self.source, self.overrides, self.only, self.extensions)
+        return load(self.source, self.overrides, self.only, self.extensions, tolerant=True)
 
     def extension_files(self) -> "tuple[Extension, ...]":
         from dpadmm_mpi.storage.experiments import extensions_of
@@ -187,14 +194,15 @@ def load_everywhere(transport: "Transport", wanted: Wanted) -> None:
         agree(transport, lambda: load(loaded))
 
 
-def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
-    """What is left to do; what cannot be done is found before any work is."""
+def _jobs(wanted: Wanted, manner: "Manner") -> "tuple[list[Job], list[Infeasible]]":
+    """What is left to do, and what cannot be done, which is found and noted before any work is."""
     from dpadmm_mpi.files import exists, uninterrupted
-    from dpadmm_mpi.methods.base import make_plan
     from dpadmm_mpi.storage.atomic_file import refuse_existing
+    from dpadmm_mpi.storage.infeasible import remove_note
     from dpadmm_mpi.storage.resume import is_finished
 
-    jobs = targets(wanted.experiment(), wanted.output, wanted.number)
+    experiment = wanted.experiment()
+    jobs = targets(experiment, wanted.output, wanted.number)
     if manner.resume:
         finished = [job for job in jobs if is_finished(job.path, job.config)]
         for job in finished:
@@ -205,34 +213,72 @@ def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
             refuse_existing(path, manner.force)
             if exists(path) and uninterrupted(path.samefile, wanted.source):
                 raise InputError(f"-o {path}: this is the configuration itself; choose another place")
-    if len(jobs) > 1:  # a variant that cannot work is found before the first one runs
-        for config, _ in jobs:
-            try:
-                make_plan(config)
-            except InputError as error:
-                raise InputError(f'variant "{config.name}": {error}') from None
-    return jobs
+    infeasible = _infeasible(experiment, jobs, wanted) if experiment.collection else {}
+    for row in infeasible.values():
+        note(f'variant "{row.name}" cannot run: {row.reason}')
+    left = [job for job in jobs if job.path not in infeasible]
+    for job in left:
+        remove_note(job.path)
+    return left, list(infeasible.values())
+
+
+def _infeasible(experiment: "Experiment[Config]", jobs: "list[Job]", wanted: Wanted) -> "dict[Path, Infeasible]":
+    """The variants that cannot run, by the files that they do not write, with a note in their place."""
+    from dpadmm_mpi.methods.base import as_table, make_plan
+    from dpadmm_mpi.storage.infeasible import write_note
+
+    found: dict[Path, Infeasible] = {}
+    for refused in experiment.refused:
+        if wanted.number in (None, refused.number):
+            path = place_of(experiment, wanted.output, refused.name)
+            found[path] = write_note(path, refused.table, refused.reason)
+    for config, path in jobs:
+        try:
+            make_plan(config)
+        except InputError as error:
+            found[path] = write_note(path, as_table(config), str(error))
+    return found
+
+
+def _refusal(infeasible: "list[Infeasible]", done: bool) -> InputError:
+    """What to say at the end of the variants that could not run; the exit code is that of bad input."""
+    others = "; the others are done" if done else ""
+    if len(infeasible) == 1:
+        error = InputError(f'variant "{infeasible[0].name}": {infeasible[0].reason}{others}')
+    else:
+        names = ", ".join(f'"{row.name}"' for row in infeasible)
+        error = InputError(f"{len(infeasible)} variants cannot run, as was said of each: {names}{others}")
+    error.everywhere = True
+    return error
 
 
 def targets(experiment: "Experiment[Config]", output: Path | None, index: int | None = None) -> "list[Job]":
     """The configurations, or one of them by its number, each with the file that it writes."""
-    from dpadmm_mpi.config.files import slug
     from dpadmm_mpi.engine.several import Job
 
-    configs = experiment.configs
-    one_file = output is not None and output.suffix in (".h5", ".hdf5")
-    if one_file and len(configs) > 1:
-        raise InputError(f"-o {output}: there are {len(configs)} configurations; name a folder, or choose one with --only")
+    configs, count = experiment.configs, len(experiment.configs) + len(experiment.refused)
+    if _is_one_file(output) and count > 1:
+        raise InputError(f"-o {output}: there are {count} configurations; name a folder, or choose one with --only")
     if index is not None:
-        if index >= len(configs):
-            raise InputError(f"--index {index}: there are {len(configs)} configurations, numbered from 0 to {len(configs) - 1}")
-        configs = [configs[index]]
-    if experiment.collection and not one_file:
-        folder = output or Path(slug(experiment.name))
-        return [Job(config, folder / f"{slug(config.name)}.h5") for config in configs]
-    if output is None or output.is_dir():
-        return [Job(configs[0], (output or Path()) / f"{slug(configs[0].name)}.h5")]
-    return [Job(configs[0], output)]
+        if index >= count:
+            raise InputError(f"--index {index}: there are {count} configurations, numbered from 0 to {count - 1}")
+        refused = {each.number for each in experiment.refused}
+        numbers = [number for number in range(count) if number not in refused]
+        configs = [config for number, config in zip(numbers, configs, strict=True) if number == index]
+    return [Job(config, place_of(experiment, output, config.name)) for config in configs]
+
+
+def place_of(experiment: "Experiment[Config]", output: Path | None, name: str) -> Path:
+    """The file of a configuration."""
+    from dpadmm_mpi.config.files import slug
+
+    if experiment.collection and not _is_one_file(output):
+        return (output or Path(slug(experiment.name))) / f"{slug(name)}.h5"
+    return output if output is not None and not output.is_dir() else (output or Path()) / f"{slug(name)}.h5"
+
+
+def _is_one_file(output: Path | None) -> bool:
+    return output is not None and output.suffix in (".h5", ".hdf5")
 
 
 def advice_to_pack(jobs: "list[Job]", ranks: int) -> str | None:
@@ -244,9 +290,9 @@ def advice_to_pack(jobs: "list[Job]", ranks: int) -> str | None:
     return f"some of the {ranks} ranks have {most} of {nodes} nodes, others fewer; with --pack, {ranks} variants go at a time"
 
 
-def _conclude(results: list["Result"]) -> None:
-    from dpadmm_mpi.reports.tables import results_table
+def _conclude(results: "list[Result]", infeasible: "list[Infeasible]") -> None:
+    from dpadmm_mpi.reports.result_tables import results_table
 
-    say(results_table(results))
+    say(results_table([*results, *infeasible]))
     for result in results:
         say(f"written: {result.source}")

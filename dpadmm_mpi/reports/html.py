@@ -13,8 +13,9 @@ from dpadmm_mpi.plots import svg
 from dpadmm_mpi.plots.curves import has_numbers
 from dpadmm_mpi.plots.kinds import OverIterations, OverPrivacy, plots
 from dpadmm_mpi.plots.style import Request
+from dpadmm_mpi.reports.columns import mean_and, number, status
 from dpadmm_mpi.reports.meaning import attacker_rows, in_words
-from dpadmm_mpi.reports.tables import mean_and_range, number, result_cells, status
+from dpadmm_mpi.reports.result_tables import ResultTable, table_of
 from dpadmm_mpi.showing import brief, paragraph
 from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels, last_row
 
@@ -38,7 +39,7 @@ def page(results: Sequence[Result]) -> str:
     """The page: what was found, then, file by file, all that is known about it."""
     names = list(map(brief, labels(results)))
     title = names[0] if len(names) == 1 else f"{len(names)} results"
-    figures = _Figures()
+    figures, table = _Figures(), table_of(results)
     sections = [_file(f"file-{k}", result, name, figures) for k, (result, name) in enumerate(zip(results, names, strict=True))]
     links = "".join(f'<a href="#file-{k}">{escape(name)}</a>' for k, name in enumerate(names))
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
@@ -57,15 +58,22 @@ def page(results: Sequence[Result]) -> str:
 <nav>{links if len(names) > 1 else ""}</nav>
 <section id="results">
 <h2>Results</h2>
-{_table(*result_cells(results, errors=True), text=(0, 1))}
-<p class="about">Last recorded values: mean over the runs, ±half the range (standard error of the mean). t is the iteration;
-privacy is the total of everything released until then, of the worst node.</p>
+{table_in_html(table)}
+<p class="about">Last recorded values; t is the iteration, privacy the total of everything released
+until then, of the worst node.</p>
 {_curves(results, figures)}
 </section>
 {"".join(sections)}
 </body>
 </html>
 """
+
+
+def table_in_html(table: ResultTable) -> str:
+    """A table of results with its footnotes, for a page or a notebook."""
+    text = tuple(k for k, column in enumerate(table.columns) if column.is_text)
+    notes = "".join(f'<p class="about">{escape(words)}</p>\n' for words in table.footnotes())
+    return _table(table.header, table.cells(), text) + notes
 
 
 class _Figures:
@@ -168,7 +176,7 @@ def _network(result: Result, figures: _Figures) -> str:
     if len(edges):
         columns["neighbours"] = [str((edges == node).sum()) for node in result["node"]]
     if has_numbers(result, "node_loss"):
-        columns["loss"] = [mean_and_range(result["node_loss"][:, last, node]) for node in range(nodes)]
+        columns["loss"] = [mean_and(result["node_loss"][:, last, node]) for node in range(nodes)]
     for name, title in accounts(result):
         if f"privacy/node_{name}" in result:
             head = title if is_proven(result, name) else f"{title}, not proven"
