@@ -19,7 +19,7 @@ from dpadmm_mpi.methods import Config
 from dpadmm_mpi.methods.base import as_table
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.plots import figure, svg
-from dpadmm_mpi.reports.html import escape
+from dpadmm_mpi.reports.markup import escape
 from dpadmm_mpi.reports.result_tables import results_table, table_of
 from dpadmm_mpi.showing import brief, sentence
 from dpadmm_mpi.storage import result as stored

@@ -8,7 +8,7 @@ from dpadmm_mpi.api.result import Result
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.plots import figure
 from dpadmm_mpi.reports import exports
-from dpadmm_mpi.reports.html import table_in_html
+from dpadmm_mpi.reports.markup import results_in_html
 from dpadmm_mpi.reports.result_tables import Wish, everything_of, table_of, text_of
 from dpadmm_mpi.storage.infeasible import Infeasible, load_rows
 from dpadmm_mpi.storage.result import Result as Stored
@@ -181,7 +181,7 @@ class Results(Sequence[Result]):
         return figure(self._results, kind, account, bars)
 
     def _repr_html_(self) -> str:
-        return table_in_html(table_of(self.rows))
+        return results_in_html(table_of(self.rows))
 
 
 def _wish(columns: Words, sort: Words, pivot: Words, uncertainty: str) -> Wish:

@@ -83,7 +83,7 @@ def show(
     dpadmm show my.h5 --against 0,3
     """
     from dpadmm_mpi.reports import exports
-    from dpadmm_mpi.reports.meaning import choice_in_words, in_words
+    from dpadmm_mpi.reports.meaning import choice_in_words, in_words, is_without_noise
     from dpadmm_mpi.reports.result_tables import Wish, everything_of, table_of, text_of, wrapped
     from dpadmm_mpi.reports.tables import against_table
     from dpadmm_mpi.storage.infeasible import load_rows
@@ -106,6 +106,8 @@ def show(
     lines = []
     if len(results) == 1 and (curve := results[0].curve) is not None:
         lines += [f"privacy: {words}" for words in in_words(curve)]
+    if plain := [brief(result.name) for result in results if is_without_noise(result)]:
+        lines.append(f"privacy: without noise, so that nothing protects the records: {'; '.join(plain)}")
     if (choice := choice_in_words(results)) is not None:
         lines.append(f"privacy: {choice}")
     lines += notes_of(results)
@@ -170,21 +172,26 @@ def plot(
 def report(files: tuple[Path, ...], output: Path | None) -> int:
     """One page about FILE... (or folders of them) for a browser or a printer.
 
-    Curves, network, privacy, timing, environment and configuration, in one file that needs nothing else.
+    Table, curves, of a sweep the trade-off and what differs, formulas, privacy, network, timing, configuration, environment and
+    references, in one file that needs nothing else.
 
     \b
     dpadmm report quickstart.h5
     dpadmm report fig5/*.h5 -o fig5.html
     """
     from dpadmm_mpi.reports.html import page
+    from dpadmm_mpi.storage.infeasible import load_rows
     from dpadmm_mpi.storage.probe import probe
-    from dpadmm_mpi.storage.result import load_all
+    from dpadmm_mpi.storage.result import Result
 
     target = output or _beside(files[0], ".html")
     if target.suffix.lower() not in (".html", ".htm"):
         raise InputError(f'{target}: found the ending "{target.suffix}"; it must be .html')
     probe(files)
-    text = page(load_all(files))
+    rows = load_rows(files)
+    if not any(isinstance(row, Result) for row in rows):
+        raise InputError(f"{files[0]}: none of these configurations has run; dpadmm show says why")
+    text = page(rows)
     try:
         write_text(target, text)
     except OSError as error:

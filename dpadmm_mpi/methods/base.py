@@ -76,6 +76,7 @@ class Method(Options):
     """An algorithm with its options, which are the keys of [algorithm]."""
 
     source: ClassVar[str] = ""  # where it is written down
+    formulas: ClassVar[tuple[str, ...]] = ()  # its steps, in the LaTeX that reports/mathml.py knows, for the report
     hub: ClassVar[bool] = False  # a server or curator in the middle, every node talks to it alone
     terms: ClassVar[type[Terms]]  # of [problem]
     perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation,)  # that it goes with
