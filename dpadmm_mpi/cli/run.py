@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +24,7 @@ from dpadmm_mpi.errors import DpadmmError, InputError
 
 if TYPE_CHECKING:
     from dpadmm_mpi.config.extensions import Extension
-    from dpadmm_mpi.config.files import Experiment
+    from dpadmm_mpi.config.files import Experiment, Refused
     from dpadmm_mpi.engine.loop import Manner
     from dpadmm_mpi.engine.several import Job
     from dpadmm_mpi.methods.base import Config
@@ -141,7 +142,7 @@ def run(
         if ended is not None:
             raise ended
         if infeasible:
-            raise _refusal(infeasible, done=bool(results))
+            raise _refusal(infeasible, "; the others are done" if jobs else "")
     return 0
 
 
@@ -198,7 +199,7 @@ def _jobs(wanted: Wanted, manner: "Manner") -> "tuple[list[Job], list[Infeasible
     """What is left to do, and what cannot be done, which is found and noted before any work is."""
     from dpadmm_mpi.files import exists, uninterrupted
     from dpadmm_mpi.storage.atomic_file import refuse_existing
-    from dpadmm_mpi.storage.infeasible import remove_note
+    from dpadmm_mpi.storage.infeasible import remove_note, write_note
     from dpadmm_mpi.storage.resume import is_finished
 
     experiment = wanted.experiment()
@@ -214,40 +215,36 @@ def _jobs(wanted: Wanted, manner: "Manner") -> "tuple[list[Job], list[Infeasible
             if exists(path) and uninterrupted(path.samefile, wanted.source):
                 raise InputError(f"-o {path}: this is the configuration itself; choose another place")
     infeasible = _infeasible(experiment, jobs, wanted) if experiment.collection else {}
-    for row in infeasible.values():
-        note(f'variant "{row.name}" cannot run: {row.reason}')
     left = [job for job in jobs if job.path not in infeasible]
+    if infeasible and not left and wanted.number is None:
+        raise _refusal(list(infeasible.values()))
+    noted = [write_note(path, row.table, row.reason) for path, row in infeasible.items()]
+    if noted and left:
+        note(_refusal(noted, "; the others run"))
     for job in left:
         remove_note(job.path)
-    return left, list(infeasible.values())
+    return left, noted
 
 
-def _infeasible(experiment: "Experiment[Config]", jobs: "list[Job]", wanted: Wanted) -> "dict[Path, Infeasible]":
-    """The variants that cannot run, by the files that they do not write, with a note in their place."""
+def _infeasible(experiment: "Experiment[Config]", jobs: "list[Job]", wanted: Wanted) -> "dict[Path, Refused]":
+    """The variants that cannot run, by the files that they do not write."""
+    from dpadmm_mpi.config.files import Refused
     from dpadmm_mpi.methods.base import as_table, make_plan
-    from dpadmm_mpi.storage.infeasible import write_note
 
-    found: dict[Path, Infeasible] = {}
-    for refused in experiment.refused:
-        if wanted.number in (None, refused.number):
-            path = place_of(experiment, wanted.output, refused.name)
-            found[path] = write_note(path, refused.table, refused.reason)
-    for config, path in jobs:
+    refused = [each for each in experiment.refused if wanted.number in (None, each.number)]
+    found = {place_of(experiment, wanted.output, each.name): each for each in refused}
+    for number, (config, path) in enumerate(jobs):
         try:
             make_plan(config)
         except InputError as error:
-            found[path] = write_note(path, as_table(config), str(error))
+            found[path] = Refused(number, config.name, as_table(config), str(error))
     return found
 
 
-def _refusal(infeasible: "list[Infeasible]", done: bool) -> InputError:
-    """What to say at the end of the variants that could not run; the exit code is that of bad input."""
-    others = "; the others are done" if done else ""
-    if len(infeasible) == 1:
-        error = InputError(f'variant "{infeasible[0].name}": {infeasible[0].reason}{others}')
-    else:
-        names = ", ".join(f'"{row.name}"' for row in infeasible)
-        error = InputError(f"{len(infeasible)} variants cannot run, as was said of each: {names}{others}")
+def _refusal(infeasible: "Sequence[Refused | Infeasible]", others: str = "") -> InputError:
+    """What to say of variants that cannot run; the exit code is that of bad input."""
+    more = f"; and {len(infeasible) - 1} more cannot run" if len(infeasible) > 1 else ""
+    error = InputError(f'variant "{infeasible[0].name}": {infeasible[0].reason}{more}{others}')
     error.everywhere = True
     return error
 

@@ -61,8 +61,8 @@ def _accounts(private: Sequence[tuple[Result, str]]) -> str:
     if len(private) == 1:
         header = ["account", "worst node", "best node", "proven", "neighbouring data sets", "theorem"]
         return table(header, [[key[0], *totals[key], *key[1:]] for key in found], text=(0, 3, 4, 5))
-    rows = [[*key, "all" if len(who) == len(private) else "; ".join(who)] for key, who in found.items()]
-    return table(["account", "proven", "neighbouring data sets", "theorem", "files"], rows, text=(0, 1, 2, 3, 4))
+    rows = [[title, "all" if len(who) == len(private) else "; ".join(who), *rest] for (title, *rest), who in found.items()]
+    return table(["account", "files", "proven", "neighbouring data sets", "theorem"], rows, text=(0, 1, 2, 3, 4))
 
 
 def _meaning(private: Sequence[tuple[Result, str]]) -> str:
@@ -71,7 +71,7 @@ def _meaning(private: Sequence[tuple[Result, str]]) -> str:
     if not curves:
         return ""
     sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in in_words(curves[0][0])) if len(curves) == 1 else ""
-    header = ["", *(f"of {100 * rate:g} %" for rate in FALSE_POSITIVES), "right on a coin flip", "mu"]
+    header = ["", *(f"found, accusing {100 * rate:g} %" for rate in FALSE_POSITIVES), "right on a coin flip", "mu"]
     rows = [
         [
             name,
@@ -82,9 +82,9 @@ def _meaning(private: Sequence[tuple[Result, str]]) -> str:
         for curve, name in curves
     ]
     about = (
-        "Of everything that one run releases: which share of the guilty records an attacker finds at most who accuses so many of "
-        "the innocent, how often they are right at most between two neighbouring data sets, and the mu of a Gaussian mechanism "
-        "that is no more private."
+        "Of everything that one run releases: which share of the guilty records an attacker finds at most who accuses so many "
+        "of the innocent, how often they are right at most between two neighbouring data sets, and the mu of a Gaussian "
+        "mechanism that is no more private."
     )
     return f"<p>{about}</p>\n" + (f"<ul>{sentences}</ul>" if sentences else "") + table(header, rows, text=(0,))
 
@@ -111,7 +111,9 @@ def _who(names: Sequence[str], results: Sequence[Result]) -> str:
 def file_section(result: Result, name: str, draw: Draw, alone: bool) -> str:
     """Network and timing of a file; of several they are folded, and not printed."""
     root = result.attributes["/"]
-    about = f"{Path(result.source).name}, {status(result)}, {root.get('date', '')}"
+    about = (
+        f"{Path(result.source).name}, {status(result)}, {root.get('date', '')}; configuration {root.get('config_sha256', '')}"
+    )
     inside = f"{_network(result, draw)}\n{facts_table(_timing(result))}"
     if alone:
         return f'<p class="about">{escape(about)}</p>\n{inside}\n'

@@ -196,7 +196,6 @@ def _environment(result: Result) -> dict[str, str]:
     facts = {
         "software": f"{root.get('software', '')} {root.get('softwareVersion', '')}",
         "dependencies": root.get("softwareDependencies", ""),
-        "configuration, SHA-256": root.get("config_sha256", ""),
         **{f"data: {key}": listed(value) for key, value in result.attributes.get("data", {}).items()},
     }
     return {key: str(value) for key, value in facts.items()}

@@ -34,7 +34,7 @@ def table(header: Sequence[str] | None, rows: Sequence[Sequence[str]], text: tup
     """An HTML table; the `text` columns to the left, numbers to the right."""
 
     def line(tag: str, cells: Sequence[str]) -> str:
-        marks = [' class="text"' if k in text else "" for k in range(len(cells))]
+        marks = [' class="text"' if k in text else "" if "±" in cell else ' class="short"' for k, cell in enumerate(cells)]
         return "<tr>" + "".join(f"<{tag}{m}>{escape(cell)}</{tag}>" for m, cell in zip(marks, cells, strict=True)) + "</tr>\n"
 
     head = f"<thead>{line('th', header)}</thead>\n" if header else ""
