@@ -170,6 +170,7 @@ RESTARTS: dict[str, Callable[[MakeConfig], Raw]] = {
     "gl-acc-admm": lambda make: around_a_hub(make, "gl-acc-admm", {"restart": True}),
     "dp-admm": lambda make: around_a_hub(make, "dp-admm", {"u0": "as-printed"}, noise_std=0.05),
     "dp-acc-admm": lambda make: around_a_hub(make, "dp-acc-admm", noise_std=0.05, record={"every": 2, "trajectory": False}),
+    "arc-admm": lambda make: baseline(make, "arc-admm", {"eta": 0.7}, {"perturbation": "objective", "alpha": 5.0}),
     "gossip": lambda make: baseline(make, "gossip", {"mixing_steps": 3}, {"noise_std": 0.3}),
     "dp-gradient-tracking": lambda make: baseline(make, "dp-gradient-tracking", {"step": 0.2}, {"noise_std": 0.3}),
 }

@@ -8,7 +8,7 @@ import click
 
 from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, result_files, say
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
-from dpadmm_mpi.files import write_text
+from dpadmm_mpi.files import is_folder, write_text
 from dpadmm_mpi.showing import brief, sentence
 
 if TYPE_CHECKING:
@@ -126,10 +126,19 @@ def show(
 @click.option("--kind", default="overview", metavar="KIND", help="What to draw. Default: overview.")
 @click.option("--account", metavar="NAME", help="One privacy account, as in --account epsilon. Default: all, or the first.")
 @click.option("--bars", is_flag=True, help="The range over the runs as bars, not as a band.")
+@click.option(
+    "--x", default="iteration", metavar="AXIS", help="Draw over iteration, or with [network.time] over seconds or bytes."
+)
 @extension_option
 @debug_option
 def plot(
-    files: tuple[Path, ...], output: Path | None, kind: str, account: str | None, bars: bool, extensions: tuple[str, ...]
+    files: tuple[Path, ...],
+    output: Path | None,
+    kind: str,
+    account: str | None,
+    bars: bool,
+    x: str,
+    extensions: tuple[str, ...],
 ) -> int:
     """Draw FILE... (or folders of them); several files are compared. The mean over the runs is a line, their range a band.
 
@@ -152,6 +161,7 @@ def plot(
     \b
     dpadmm plot quickstart.h5
     dpadmm plot fig5/*.h5 --kind loss-privacy --account epsilon -o fig5.svg
+    dpadmm plot network.h5 star.h5 --kind test-error --x seconds
     """
     from dpadmm_mpi.plots import draw
     from dpadmm_mpi.storage.probe import probe
@@ -160,7 +170,7 @@ def plot(
     load_extensions(extensions)
     target = output or _beside(files[0], ".png" if kind == "overview" else f"-{kind}.png")
     probe(files)
-    draw(load_all(files), target, kind, account, bars)
+    draw(load_all(files), target, kind, account, bars, x)
     say(f"written: {target}")
     return 0
 
@@ -216,7 +226,7 @@ def notes_of(results: "Sequence[Result]") -> list[str]:
 def _beside(file: Path, ending: str) -> Path:
     """A name for what is made of a file or folder."""
     path = file.resolve() if file.name in ("", "..") else file
-    return path.with_name((path.name if path.is_dir() else path.stem) + ending)
+    return path.with_name((path.name if is_folder(path) else path.stem) + ending)
 
 
 @click.command()

@@ -4,6 +4,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +21,7 @@ from dpadmm_mpi.cli.options import (
     set_option,
     speak,
 )
-from dpadmm_mpi.errors import DpadmmError, InputError
+from dpadmm_mpi.errors import DpadmmError, InputError, Stopped
 
 if TYPE_CHECKING:
     from dpadmm_mpi.config.extensions import Extension
@@ -58,6 +59,12 @@ def _walltime(_context: click.Context, _option: click.Parameter, text: str | Non
 @click.option("--force", is_flag=True, help="Replace results that exist.")
 @click.option("--walltime", callback=_walltime, metavar="HH:MM:SS", help="Stop in time with a checkpoint, exit code 75.")
 @click.option(
+    "--lost",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Name the host in FILE if one of several is lost, for batch scripts: the exit code is the launcher's.",
+)
+@click.option(
     "--pack",
     type=click.IntRange(min=0),
     is_flag=False,
@@ -80,6 +87,7 @@ def run(
     resume: bool,
     force: bool,
     walltime: float | None,
+    lost: Path | None,
     pack: int | None,
     selftest: bool,
     serial: bool,
@@ -99,11 +107,12 @@ def run(
     mpiexec -n 5 dpadmm run configs/quickstart.toml --set privacy.alpha=2
     mpiexec -n 5 dpadmm run my.toml --resume --walltime 3:55:00
     """
-    from dpadmm_mpi.cli.progress import Progress
+    from dpadmm_mpi.cli.progress import Progress, log_header
     from dpadmm_mpi.engine.loop import Manner
     from dpadmm_mpi.engine.several import Crew
     from dpadmm_mpi.engine.stopping import Stopper
     from dpadmm_mpi.parallel.collective import guard, on_root
+    from dpadmm_mpi.parallel.launcher import launcher_words
     from dpadmm_mpi.parallel.mpi import connect
     from dpadmm_mpi.parallel.serial import Serial
     from dpadmm_mpi.parallel.watch import watching
@@ -115,7 +124,7 @@ def run(
         stopper.install()
     transport = connect(serial)
     with (
-        watching(transport, f"go on with: {resuming(sys.argv)}", until_the_end=True) as watch,
+        watching(transport, f"go on with: {resuming(sys.argv)}", until_the_end=True, lost=lost) as watch,
         guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")),
     ):
         wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
@@ -132,18 +141,28 @@ def run(
         results: list[Result] = []
         ended: DpadmmError | None = None
         if jobs:
+            header = log_header(transport, shlex.join(["dpadmm", *sys.argv[1:]]))
             watch.set_patience([job.config.record.patience for job in jobs])
             groups = min(1 if pack is None else pack or transport.size, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
                 note(advice)
-            results, ended = Crew(transport, manner, stopper, Progress).run_all(jobs, groups, spare=pack is not None)
+            results, ended = Crew(transport, manner, stopper, lambda: Progress(header)).run_all(
+                jobs, groups, spare=pack is not None
+            )
         if results and transport.rank == 0:
             _conclude(results, infeasible)
-        if ended is not None:
-            raise ended
-        if infeasible:
-            raise _refusal(infeasible, "; the others are done" if jobs else "")
+        _raise(ended, infeasible, bool(jobs), transport.size)
     return 0
+
+
+def _raise(ended: DpadmmError | None, infeasible: "list[Infeasible]", some_ran: bool, ranks: int) -> None:
+    """What went wrong, if anything: a failure or a stop first, then what could not run at all."""
+    if isinstance(ended, Stopped):
+        ended.command = f"{launcher_words(ranks)}{resuming(sys.argv)}"
+    if ended is None and infeasible:
+        ended = _refusal(infeasible, "; the others are done" if some_ran else "")
+    if ended is not None:
+        raise ended
 
 
 def _probe(wanted: "Wanted") -> None:
@@ -157,7 +176,11 @@ def _probe(wanted: "Wanted") -> None:
 
 def resuming(words: list[str]) -> str:
     """The command that goes on with what this one has begun, alone or under a launcher."""
-    kept = [word for word in words[1:] if word not in ("--force", "--resume")]
+    kept = [
+        word
+        for before, word in pairwise(words)
+        if word not in ("--force", "--resume", "--lost") and before != "--lost" and not word.startswith("--lost=")
+    ]
     return shlex.join(["dpadmm", *kept, "--resume"])
 
 
@@ -268,10 +291,11 @@ def targets(experiment: "Experiment[Config]", output: Path | None, index: int | 
 def place_of(experiment: "Experiment[Config]", output: Path | None, name: str) -> Path:
     """The file of a configuration."""
     from dpadmm_mpi.config.files import slug
+    from dpadmm_mpi.files import is_folder
 
     if experiment.collection and not _is_one_file(output):
         return (output or Path(slug(experiment.name))) / f"{slug(name)}.h5"
-    return output if output is not None and not output.is_dir() else (output or Path()) / f"{slug(name)}.h5"
+    return output if output is not None and not is_folder(output) else (output or Path()) / f"{slug(name)}.h5"
 
 
 def _is_one_file(output: Path | None) -> bool:

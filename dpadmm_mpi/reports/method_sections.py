@@ -33,7 +33,8 @@ def methods_section(results: Sequence[Result]) -> str:
             parts.append(f"<h3>Noise: {escape(name)}</h3>\n<p>{escape(first_line(cls))}{source}</p>\n{cost}\n")
     if any(not is_without_noise(result) for result in results):
         parts.append(
-            "<h3>What privacy means</h3>\n<p>What all iterations together release is M(D). For all neighbouring records and all S,</p>"
+            "<h3>What privacy means</h3>\n"
+            "<p>What all iterations together release is M(D). For all neighbouring records and all S,</p>"
             f"{_formulas(PRIVACY)}<p>with delta = 0 for a pure bound.</p>\n"
         )
     return "".join(parts)

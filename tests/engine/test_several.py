@@ -64,7 +64,7 @@ def test_the_advice_is_said_once(config: MakeConfig, write_toml: WriteToml, tmp_
     process = command("run", path, "-o", tmp_path / "out", ranks=4)
     assert process.returncode == 0, process.stderr
     assert process.stderr.count("with --pack, 4 variants go at a time") == 1
-    assert "--pack" not in command("run", path, "-o", tmp_path / "packed", "--pack", ranks=4).stderr
+    assert "with --pack" not in command("run", path, "-o", tmp_path / "packed", "--pack", ranks=4).stderr
 
 
 FAIL = """

@@ -47,7 +47,7 @@ AccountingStorageType=accounting_storage/none
 MpiDefault=none
 ReturnToService=2
 SchedulerParameters=sched_interval=2,sched_min_interval=0,batch_sched_delay=0
-NodeName=one NodeHostname={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+NodeName=one NodeHostname={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=4000 State=UNKNOWN
 PartitionName=short Nodes=one Default=YES MaxTime=INFINITE State=UP
 """
 

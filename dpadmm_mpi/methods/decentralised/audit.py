@@ -15,6 +15,7 @@ import numpy as np
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.audited_shared_noise import SharedNoise
 from dpadmm_mpi.methods.auditing import (
     AuditRequest,
     Examined,
@@ -35,9 +36,7 @@ from dpadmm_mpi.methods.decentralised.algorithm import (
     State,
     argmin_behind,
     penalty_of,
-    state_type,
 )
-from dpadmm_mpi.methods.decentralised.audited_noise import SharedNoise
 from dpadmm_mpi.methods.decentralised.audited_steps import (
     CORNERS,
     AuditedStep,
@@ -49,8 +48,6 @@ from dpadmm_mpi.methods.decentralised.audited_steps import (
     joined,
 )
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
-from dpadmm_mpi.networks.metropolis import metropolis
-from dpadmm_mpi.networks.topology import IncomingSum, WeightedSum
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian, lacking_for_audit
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN
@@ -159,34 +156,17 @@ def read_transcript(plan: NetworkPlan, recording: Recording, dataset: Dataset[An
     settings: Settings = replace(
         plan.settings,
         eta=recording["algorithm/eta"],
-        theta=recording["algorithm/theta"],
+        theta=recording["algorithm/theta"] if "algorithm/theta" in plan.schedules else plan.settings.theta,
         parameter=recording[f"privacy/{'alpha' if noise is None else noise.parameter}"],
     )
     node = Node(settings, everyone)
-    history = _replayed(plan, node, recording["trajectory"])
+    history = plan.replayed(node, recording["trajectory"])
     transcript = Transcript(recording, plan, dataset, node, history)
     if not isinstance(noise, CorrelatedGaussian):
         return transcript
-    return replace(transcript, shared=SharedNoise(plan, noise, settings, cache(transcript.drawn)))
-
-
-def _replayed(plan: NetworkPlan, node: Node, released: Array) -> list[State]:
-    """The states behind released vectors, (R, T+1, N, d), by the method's own steps that do not see records."""
-    method, everyone = plan.method, node.nodes
-    about = plan.topology.channels["edges"], everyone, everyone
-    incoming = WeightedSum(*about, metropolis(plan.topology).of_neighbours) if method.mixes else IncomingSum(*about)
-    states: list[State] = []
-    shape = released[:, 0].swapaxes(0, 1).shape
-    blank = dict.fromkeys((*State._fields, *method.extra_state), np.zeros_like(released[:, 0]))
-    state = state_type(method.extra_state)(**blank)
-    for t in range(released.shape[1]):
-        primal = released[:, t]
-        sums = incoming(primal.swapaxes(0, 1).reshape(shape[0], -1)).reshape(shape).swapaxes(0, 1)
-        state = state._replace(primal=primal, neighbour_sum=sums)
-        if t > 0 and method.is_data_step(t):
-            state = method.dual_step(node, state, t)
-        states.append(state)
-    return states
+    assert plan.releases.worth is not None
+    about = plan.topology, noise, settings.seed, settings.parameter[:, 0], plan.releases.data_steps, plan.releases.worth
+    return replace(transcript, shared=SharedNoise(*about, cache(transcript.drawn)))
 
 
 @dataclass(frozen=True)
