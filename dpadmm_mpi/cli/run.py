@@ -112,7 +112,6 @@ def run(
     from dpadmm_mpi.engine.several import Crew
     from dpadmm_mpi.engine.stopping import Stopper
     from dpadmm_mpi.parallel.collective import guard, on_root
-    from dpadmm_mpi.parallel.launcher import launcher_words
     from dpadmm_mpi.parallel.mpi import connect
     from dpadmm_mpi.parallel.serial import Serial
     from dpadmm_mpi.parallel.watch import watching
@@ -157,6 +156,8 @@ def run(
 
 def _raise(ended: DpadmmError | None, infeasible: "list[Infeasible]", some_ran: bool, ranks: int) -> None:
     """What went wrong, if anything: a failure or a stop first, then what could not run at all."""
+    from dpadmm_mpi.parallel.launcher import launcher_words
+
     if isinstance(ended, Stopped):
         ended.command = f"{launcher_words(ranks)}{resuming(sys.argv)}"
     if ended is None and infeasible:
