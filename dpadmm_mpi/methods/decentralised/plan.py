@@ -356,6 +356,11 @@ def make_plan(
     notes += kept.notes
     notes += [f"{sentence}; no theorem covers that" for sentence in uncovered(releases.eta, releases.theta)]
     notes += _ambiguities(method, releases, topology.nodes)
+    if (recycled := config.release.free.recycled()) is not None and recycled > 1:
+        notes.append(
+            f"release.recycle: [R] proves convergence with one recycled step after each data step; of {recycled} nothing is "
+            "proven but their privacy, which costs nothing more"
+        )
     if schedules.grows_without_bound(method.eta):
         notes.append(
             "the penalties grow without bound, so the sum of 1/eta(t) is finite and the nodes agree where they are stopped, "
