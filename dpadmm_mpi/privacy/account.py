@@ -64,6 +64,10 @@ class AccountKind(Options, Generic[R]):
     def compute(self, releases: R, delta: float) -> Account:
         """The account of a run."""
 
+    def total(self, releases: R, delta: float) -> float:
+        """The worst node's, at the end, as `compute` has it."""
+        return float(self.compute(releases, delta).values[-1])
+
     @abstractmethod
     def calibrate(self, releases: R, target: float, delta: float) -> R:
         """The same releases with the noise that brings the worst node's total to the target."""
@@ -161,7 +165,7 @@ def _not_above(kind: AccountKind[Any], releases: R, target: float, delta: float)
     target by a rounding, or by the grid of a convolution. An account that is infinite stays so: it says that nothing is met.
     """
     step = SMALLEST_STEP
-    while target < (spent := float(kind.compute(releases, delta).values[-1])) < np.inf:
+    while target < (spent := kind.total(releases, delta)) < np.inf:
         if step > LARGEST_STEP:
             raise InputError(
                 f"privacy.target: {target:g} cannot be met: the account {kind.label} is still {spent:.6g} there; raise it"
