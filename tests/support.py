@@ -49,8 +49,8 @@ MPI_ENVIRONMENT = {
 }
 LAUNCHES = 3  # of mpiexec, which sometimes fails under load before any rank has begun:
 NOT_LAUNCHED = (213, True)  # its exit code, and whether it speaks of its own server
-# Exit codes of mpiexec after a kill of a rank: the signal's, or, where ranks talk over sockets because /dev/shm is too small, that of
-# another rank's MPI, which sees one close.
+# Exit codes of mpiexec after a kill of a rank: the signal's, or, where ranks talk over sockets because /dev/shm is too small,
+# that of another rank's MPI, which sees one close.
 KILLED = (128 + signal.SIGKILL, 14)
 TIMEOUT = 60  # seconds within which every job must have ended: nobody hangs
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
