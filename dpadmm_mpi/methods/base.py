@@ -29,9 +29,12 @@ from dpadmm_mpi.methods.metrics import METRICS_OF, Metric, Optimum
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.methods.release import AGREEMENT, AVERAGED, CONSENSUS, FreeAccuracy, FreeOnNetwork, FreeSteps, recorded_steps
-from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
+from dpadmm_mpi.networks.graphs import Hub, graphs
 from dpadmm_mpi.networks.metropolis import acceleration, second_eigenvalue, steps_until
+from dpadmm_mpi.networks.network import Network
+from dpadmm_mpi.networks.timeline import NetworkFaults, faults_on
 from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.networks.virtual_time import Clock, Leg
 from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
 from dpadmm_mpi.privacy.releases import Releases
@@ -78,6 +81,7 @@ class Method(Options):
 
     source: ClassVar[str] = ""  # where it is written down
     hub: ClassVar[bool] = False  # a server or curator in the middle, every node talks to it alone
+    stands_faults: ClassVar[bool] = False  # it can go on where messages are lost or nodes are absent: [network.faults]
     terms: ClassVar[type[Terms]]  # of [problem]
     perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation,)  # that it goes with
     default_perturbation: ClassVar[str] = "none"
@@ -100,6 +104,14 @@ class Method(Options):
     def recycling(self, steps: int | None) -> Self:
         """The method with so many recycled steps after each data step; None: it has none."""
         return self
+
+    def check_faults(self, network: Network) -> None:
+        """Refuse what this method does not stand, by InputError with the key."""
+        if network.faults.kinds and not self.stands_faults:
+            raise InputError(
+                f"network.faults: {methods.name_of(type(self))} needs a network without them; remove the section, or choose a "
+                "method on a network without a hub"
+            )
 
     def check_privacy(self, perturbation: Perturbation) -> None:
         """Refuse noise whose options do not suffice, by InputError with the key."""
@@ -365,6 +377,11 @@ class Plan(ABC, Generic[S]):
         return self.releases.iterations
 
     @property
+    def faults(self) -> NetworkFaults | None:
+        """What goes wrong on the network; None: nothing."""
+        return faults_on(self.topology)
+
+    @property
     def rounds(self) -> int:
         """All exchanges of a run that follow each other: the iterations, and the consensus steps behind them."""
         return self.iterations + self.consensus_steps
@@ -388,6 +405,8 @@ class Plan(ABC, Generic[S]):
                 f"release.average: from = {first} is behind the last iteration, {self.config.iterations}; lower it"
             )
         steps = asked.consensus_steps()
+        if steps != 0 and self.faults is not None:
+            raise InputError("release.consensus: is for a network without faults; remove it, or network.faults")
         if not iterate and (first is not None or steps != 0):
             raise InputError(f"release: {self.config.method_name} releases nothing that could be averaged; remove the section")
         return FreeSteps(iterate, first, self._accelerations(steps) if steps else ())
@@ -536,9 +555,38 @@ class Plan(ABC, Generic[S]):
     def known_before(self) -> Mapping[str, Known]:
         """What is recorded before the first iteration beside accounts and schedules, by its HDF5 name."""
         if self.budget_steps is None:
-            return {}
+            return self._virtual_time
         text = "data steps that the node's privacy budget lasts for, of those that the configuration has"
-        return {"privacy/budget_steps": Known(self.budget_steps, ("node",), text)}
+        return {"privacy/budget_steps": Known(self.budget_steps, ("node",), text), **self._virtual_time}
+
+    @property
+    def _virtual_time(self) -> dict[str, Known]:
+        """When iterations end, and what was sent by then; {}: nobody asks."""
+        time = self.config.network.time
+        if not time.is_given:
+            return {}
+        found = [
+            Clock(time, self.topology, self.sizes, 8 * self.features, self.config.seed, runs).elapsed(
+                self.legs(time.passes, runs)
+            )
+            for runs in self.groups_of_runs
+        ]
+        return {
+            f"network/{name}": Known(np.concatenate(values)[:, self.recorded], ("run", "iteration"), words)
+            for name, words, values in (
+                ("seconds", "virtual time at the end of the iteration, in seconds since the start", [e.seconds for e in found]),
+                ("bytes", "bytes that all nodes have sent since the start, lost ones included", [e.bytes_sent for e in found]),
+            )
+        }
+
+    def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
+        """The exchanges of an iteration, and the passes over the records before each, for virtual time."""
+        return [self._leg("edges", passes_per_solve if self.solves_exactly else 1.0)]
+
+    def _leg(self, channel: str, passes: Array | float, first: int = 0) -> Leg:
+        """An exchange of every iteration from `first` on, with passes over the records from iteration 1 on."""
+        t = np.arange(self.iterations + 1)
+        return Leg(channel, passes * np.ones((1, 1, self.nodes)) * (t > 0)[:, None], t >= first)
 
     @property
     @abstractmethod
@@ -664,7 +712,7 @@ def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     >>> plan.nodes, plan.sizes.tolist()
     (5, [32, 32, 32, 32, 32])
     """
-    topology = build(config.network.graph, config.seed)
+    topology = config.network.build(config.seed, config.iterations)
     if (config.iterations + 1) * topology.nodes > MOST_STEPS:
         raise InputError(
             f"iterations: {config.iterations:,} iterations of {topology.nodes:,} nodes; at most {MOST_STEPS:,} steps of nodes "
