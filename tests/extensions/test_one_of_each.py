@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import KILLED, command, sentences
+from support import KILLED, command, needs_shared_memory, sentences
 
 import dpadmm_mpi as dp
 from dpadmm_mpi.methods.base import fingerprint
@@ -75,6 +75,7 @@ def test_the_result_file_is_run_again(shelf: Path, tmp_path: Path) -> None:
     identical(shelf / "serial.h5", tmp_path / "again.h5")
 
 
+@needs_shared_memory
 def test_packed_and_by_index_as_array_jobs_do(own: Path) -> None:
     sweep = own / "sweep.toml"
     sweep.write_text((own / "all.toml").read_text() + '\n[sweep]\n"privacy.alpha" = [2.0, 4.0]\n')
