@@ -39,6 +39,7 @@ from dpadmm_mpi.networks.topology import Topology, components, of_edges
 from dpadmm_mpi.rng import Purpose, generators
 from dpadmm_mpi.types import Array, Bools, Ints
 
+TOGETHER = 16  # runs whose timelines are kept at a time
 CHUNK = 1 << 22  # numbers that are drawn at a time
 HELD, LATE = "held_", "late_"  # further fields of a state: what an arc has brought last, and what is on its way
 
@@ -120,6 +121,11 @@ class NetworkFaults:
         before = np.concatenate([np.full_like(last[:, :1], -1), last[:, :-1]], axis=1)
         got = np.take_along_axis(timeline.delivered, np.maximum(before, 0), axis=1) & (before >= 0)
         return np.asarray(sent * np.where(got, min(small, whole), whole))
+
+
+def groups(runs: int) -> list[range]:
+    """All runs, some at a time, for those who look at one timeline after the other."""
+    return [range(first, min(first + TOGETHER, runs)) for first in range(0, runs, TOGETHER)]
 
 
 @lru_cache(maxsize=1)

@@ -35,13 +35,13 @@ from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK, GraphM
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
-from dpadmm_mpi.networks.timeline import faults_on
+from dpadmm_mpi.networks.timeline import faults_on, groups
 from dpadmm_mpi.networks.topology import IncomingSum, Topology, WeightedSum
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.correlated_noise import Worth
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian, Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, Perturbation, perturbations
-from dpadmm_mpi.privacy.releases import NetworkReleases
+from dpadmm_mpi.privacy.releases import InRuns, NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.losses import Loss, claims
 from dpadmm_mpi.problems.objective import NodeProblem
@@ -333,7 +333,6 @@ def make_plan(
     terms = config.problem.terms
     assert isinstance(terms, ConsensusTerms)
     check_sizes(terms.C, dataset.sizes)
-    refuse_noise(config, topology)
     loss = fitted_loss(config, dataset)
     releases = _releases(method, config, topology, dataset, loss)
     notes = []
@@ -408,11 +407,6 @@ def _ambiguities(method: NetworkMethod, releases: NetworkReleases, nodes: int) -
     ]
 
 
-def refuse_noise(config: Config, topology: Topology) -> None:
-    if faults_on(topology) is not None and config.is_noisy:
-        raise InputError('network.faults: the accounts do not know them yet; use privacy.perturbation = "none"')
-
-
 def check_sizes(C: float, sizes: Ints) -> None:
     """A record weighs C/B, which must not exceed 1."""
     smallest = int(np.argmin(sizes))
@@ -465,7 +459,25 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         subspace=loss.span,
         worth=None if worth is None else worth.factor,
         unaccounted=method.unaccounted() if perturbation.private else "",
+        in_runs=_in_runs(method, config, topology, steps),
     )
+
+
+def _in_runs(method: NetworkMethod, config: Config, topology: Topology, steps: Ints) -> InRuns | None:
+    """Which data steps the nodes take in each run, and with how many neighbours; None where nothing goes wrong.
+
+    Faults are drawn without a look at the records and known to everybody, so that accounts may be about what has happened.
+    """
+    if (faults := faults_on(topology)) is None:
+        return None
+    taken = np.empty((config.runs, len(steps), topology.nodes), dtype=bool)
+    V = np.ones(taken.shape) if method.mixes else np.broadcast_to(topology.degree.astype(np.float64), taken.shape).copy()
+    for runs in groups(config.runs):
+        timeline, some = faults.timeline(runs), slice(runs.start, runs.stop)
+        taken[some] = (timeline.joined if method.counts_heard else timeline.present)[:, steps]
+        if method.counts_heard:
+            V[some] = timeline.degree[:, steps - 1]
+    return InRuns(taken, V)
 
 
 def _rho_of(rho: float, places: int, nodes: int) -> float:
@@ -599,9 +611,10 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
 
 
 def _resting(releases: NetworkReleases) -> Bools:
-    """(1, T+1, N): the data steps of nodes whose budget is spent."""
-    resting = np.zeros((1, releases.iterations + 1, releases.nodes), dtype=bool)
-    resting[0, releases.data_steps] = ~releases.active
+    """(1 or R, T+1, N): the data steps of nodes whose budget is spent; or, where runs differ, that they do not take."""
+    active = releases.active[None] if releases.in_runs is None else releases.in_runs.taken
+    resting = np.zeros((len(active), releases.iterations + 1, releases.nodes), dtype=bool)
+    resting[:, releases.data_steps] = ~active
     return resting
 
 
