@@ -6,6 +6,7 @@ import numpy as np
 
 from dpadmm_mpi.methods.base import Known, Plan
 from dpadmm_mpi.networks.timeline import NetworkFaults, Timeline, groups
+from dpadmm_mpi.privacy.account import Account
 from dpadmm_mpi.types import Array, Bools, Ints
 
 TIMES = ("run", "iteration")
@@ -15,21 +16,26 @@ def recorded(plan: Plan[Any], faults: NetworkFaults) -> dict[str, Known]:
     """By their HDF5 names; at the recorded iterations, bytes between them."""
     rows, timelines = plan.recorded, [faults.timeline(runs) for runs in groups(plan.config.runs)]
     active = np.concatenate([plan.takes_part(timeline)[:, rows] for timeline in timelines])
-    text = "whether what the sender sends in the iteration arrives, then or later"
+    sent = np.concatenate([_bytes(plan, faults, timeline) for timeline in timelines])
+    arrives = "whether what the sender sends in the iteration arrives, then or later"
     found = {
         "network/arcs": Known(plan.topology.arcs, ("arc", "graph/end"), "each way of each edge: receiver and sender"),
-        "network/delivered": Known(_all(timelines, "delivered", rows), (*TIMES, "arc"), text),
-        "network/active": Known(active, (*TIMES, "node"), plan.active_in_words),
-        "network/bytes": Known(
-            np.concatenate([_bytes(plan, faults, timeline) for timeline in timelines]),
+        "network/delivered": Known(_all(timelines, "delivered", rows), (*TIMES, "arc"), arrives),
+        "network/active": Known(
+            active, (*TIMES, "node"), f"whether the node takes a step in the iteration: {plan.takes_part_in_words}"
+        ),
+        "network/node_bytes": Known(
+            np.diff(sent, axis=1, prepend=0),
             (*TIMES, "node"),
-            "bytes that the node has sent to its neighbours since the row before, those of lost messages included",
+            "bytes that the node has sent to its neighbours since the row before, lost ones included",
+        ),
+        "network/bytes": Known(
+            sent.sum(axis=2).astype(np.float64), TIMES, "bytes that all nodes have sent since the start, lost ones included"
         ),
     }
     if faults.change is not None:
         once = plan.topology.arcs[:, 0] < plan.topology.arcs[:, 1]  # of the two ways of an edge, in the order of the edges
-        edges = _all(timelines, "edges_on", rows)[..., once]
-        edges = np.broadcast_to(edges, (plan.config.runs, *edges.shape[1:])) if len(edges) < plan.config.runs else edges
+        edges = np.concatenate([_edges(timeline, rows)[..., once] for timeline in timelines])
         found["network/edges"] = Known(edges, (*TIMES, "graph/edge"), "whether there is the edge in the iteration")
     for account in plan.accounts:
         if account.run_values is not None:
@@ -42,12 +48,17 @@ def _all(timelines: list[Timeline], name: str, rows: Ints) -> Bools:
     return np.concatenate([getattr(timeline, name)[:, rows] for timeline in timelines])
 
 
+def _edges(timeline: Timeline, rows: Ints) -> Bools:
+    """Of each way of an edge, (runs, rows, arcs)."""
+    assert timeline.edges_on is not None
+    return np.broadcast_to(timeline.edges_on, timeline.sent.shape)[:, rows]
+
+
 def _bytes(plan: Plan[Any], faults: NetworkFaults, timeline: Timeline) -> Ints:
-    """(runs, rows, nodes)"""
+    """Since the start, (runs, rows, nodes)."""
+    exchanges = sum(leg.happens.astype(np.int64) for leg in plan.legs(1.0, range(1)))
     sent = timeline.per_sender(faults.message_bytes(timeline, plan.features))[:, : plan.iterations + 1]
-    exchanges = plan.exchanges
-    total = np.cumsum(sent * exchanges[:, None], axis=1)[:, plan.recorded]
-    return np.diff(total, axis=1, prepend=0)
+    return np.cumsum(sent * np.reshape(exchanges, (-1, 1)), axis=1)[:, plan.recorded]
 
 
 def last_heard(timeline: Timeline, iterations: int, exchanges: int = 1) -> Ints:
@@ -69,9 +80,12 @@ def last_heard(timeline: Timeline, iterations: int, exchanges: int = 1) -> Ints:
     return known.swapaxes(1, 2)
 
 
-def against_others(run_values: Array, heard: Ints) -> Array:
-    """Of each node against each other one, (N, N), the largest over the runs, from values (runs, T+1, N); nan: itself."""
-    runs, nodes = heard.shape[0], heard.shape[1]
-    found = run_values[np.arange(runs)[:, None, None], heard, np.arange(nodes)[None, :, None]].max(axis=0)
+def pairs_by_run(plan: Plan[Any], account: Account, exchanges: int = 1) -> Array:
+    """Of each node against each other one, (N, N), the largest over the runs; nan: itself."""
+    assert account.run_values is not None and plan.faults is not None
+    found, node = np.zeros((plan.nodes, plan.nodes)), np.arange(plan.nodes)[None, :, None]
+    for runs in groups(plan.config.runs):
+        heard, values = last_heard(plan.faults.timeline(runs), plan.iterations, exchanges), account.run_values
+        found = np.maximum(found, values[np.array(runs)[:, None, None], heard, node].max(axis=0))
     np.fill_diagonal(found, np.nan)
-    return np.asarray(found)
+    return found

@@ -56,7 +56,9 @@ class Predicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
     def subject(self) -> str:
         """What is compared, in words."""
         name = self.measure.removeprefix("privacy/").replace("_", " ")
-        level = f" {self.level:g}" if self.of in {"steps", "odd steps", "oscillation", "update"} else ""
+        level = (
+            f" {self.level:g}" if self.of in {"steps", "odd steps", "oscillation", "update", "virtual seconds", "bytes"} else ""
+        )
         alone = {"end": name, "record passes": "record passes", "seconds": "seconds", "update": f"update from{level} on"}
         return alone.get(self.of, f"{name}: {self.of}{level}")
 

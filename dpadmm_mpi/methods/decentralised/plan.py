@@ -35,9 +35,10 @@ from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK, GraphM
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
-from dpadmm_mpi.networks.timeline import faults_on, groups
+from dpadmm_mpi.networks.timeline import Timeline, faults_on, groups
 from dpadmm_mpi.networks.topology import IncomingSum, Topology, WeightedSum
-from dpadmm_mpi.privacy.account import calibrate
+from dpadmm_mpi.networks.virtual_time import Leg
+from dpadmm_mpi.privacy.account import Account, calibrate
 from dpadmm_mpi.privacy.correlated_noise import Worth
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian, Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, Perturbation, perturbations
@@ -49,6 +50,7 @@ from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_re
 from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
+NOT_EXAMINED = "-      convergence: not proven for a network with faults; the theorems are about one that loses nothing"
 PER_RECORD = "problem.C/records"  # the weight of a record in the objective of the smallest node
 
 
@@ -173,9 +175,25 @@ class NetworkPlan(Plan[State]):
         from dpadmm_mpi.methods.decentralised.observers import pair_epsilon
 
         epsilon = next(account for account in self.accounts if account.name == "epsilon")
+        if self.faults is not None and epsilon.run_values is not None:
+            return self._pairs_by_run(epsilon)
         text = f"{epsilon.title} of a node against another one, which sees the messages of its neighbours alone; nan: itself"
         pairs = pair_epsilon(epsilon.node_values, self.topology, self.consensus_steps)
         return {"privacy/pair_epsilon": Known(pairs, ("node", "privacy/observer"), text)}
+
+    def _pairs_by_run(self, epsilon: Account) -> dict[str, Known]:
+        """By what has really arrived: the worst run of each pair."""
+        from dpadmm_mpi.methods.faulty_runs import pairs_by_run
+
+        text = f"{epsilon.title} of a node against another one, which sees what arrives at it alone; nan: itself; the worst run"
+        return {"privacy/pair_epsilon": Known(pairs_by_run(self, epsilon), ("node", "privacy/observer"), text)}
+
+    def takes_part(self, timeline: Timeline) -> Bools:
+        return timeline.joined if self.method.counts_heard else timeline.present
+
+    @property
+    def takes_part_in_words(self) -> str:
+        return "it is there, and has heard a neighbour" if self.method.counts_heard else super().takes_part_in_words
 
     @property
     def _examines_pairs(self) -> bool:
@@ -239,8 +257,11 @@ class NetworkPlan(Plan[State]):
         if own := self.method.own_step():
             return [f"-      nothing is known of its convergence: {own}"]
         from dpadmm_mpi.methods.decentralised.curvature import curvature_of
-        from dpadmm_mpi.methods.decentralised.theory import Theorems, sample_sizes
+        from dpadmm_mpi.methods.decentralised.theory import Theorems, privacy_conditions, sample_sizes
 
+        samples = sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
+        if self.faults is not None:
+            return [*privacy_conditions(self.releases), NOT_EXAMINED, *samples]
         unbounded = schedules.grows_without_bound(self.method.eta)
         curvature = curvature_of(self.releases, self.ridge, assumed.dataset)
         theorems = Theorems(self.topology, self.releases, self.ridge, curvature, unbounded)
@@ -248,7 +269,7 @@ class NetworkPlan(Plan[State]):
         recycled = self.config.release.free.recycled()
         recycles = self.method.recycling_gamma is not None and recycled != 0
         lines = theorems.conditions(gamma if recycles else None, not self.method.own_penalties, recycled or 1)
-        return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
+        return lines + samples
 
     def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
         terms = self.releases.C, self.ridge, self.regulariser
@@ -306,13 +327,21 @@ class NetworkPlan(Plan[State]):
         """Only where the optimum was asked for, all nodes have one penalty, and matrices over the nodes are small."""
         r = self.releases
         common = schedules.is_common(r.eta) and schedules.is_common(r.theta)
-        return self.config.record.optimum and common and 1 < self.nodes <= LARGEST_NETWORK
+        return self.config.record.optimum and common and 1 < self.nodes <= LARGEST_NETWORK and self.faults is None
 
     def _z_norm(self) -> ZNorm | None:
         if not self._has_z_norm:
             return None
         network = GraphMatrices.of(self.topology.neighbours)
         return ZNorm(network.laplacian, network.signless, self.settings.eta[:, 0], self.settings.theta[:, 0])
+
+    def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
+        """Recycled steps leave the records alone, and so do nodes that rest."""
+        touches = np.zeros((1, self.iterations + 1, self.nodes))
+        touches[:, self.releases.data_steps] = passes_per_solve
+        at_work = np.stack([~self.settings.rests(t, runs) for t in range(self.iterations + 1)], axis=1)
+        others = self.method.sends[1:]
+        return [self._leg("edges", touches * at_work), *(self._leg("edges", 0.0) for _ in others)]
 
     def optimum_search(self) -> OptimumSearch:
         from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum

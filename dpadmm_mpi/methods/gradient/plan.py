@@ -26,13 +26,15 @@ from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised.algorithm import State
 from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK
-from dpadmm_mpi.methods.decentralised.plan import ConsensusTerms, check_sizes
+from dpadmm_mpi.methods.decentralised.plan import NOT_EXAMINED, ConsensusTerms, check_sizes
+from dpadmm_mpi.methods.faulty_runs import pairs_by_run
 from dpadmm_mpi.methods.gradient import accounts, observers, theory
 from dpadmm_mpi.methods.gradient.algorithm import DescentNodes, GradientNodes, Settings, TrackingNodes
 from dpadmm_mpi.methods.gradient.measures import GradientMeasures, TrackingMeasures
 from dpadmm_mpi.networks.metropolis import acceleration, matrix, metropolis, second_eigenvalue
 from dpadmm_mpi.networks.timeline import faults_on, groups
 from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.networks.virtual_time import Leg
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.perturbations import GradientPerturbation
 from dpadmm_mpi.privacy.releases import GradientReleases
@@ -130,7 +132,9 @@ class GradientPlan(Plan[State]):
         if own := self.config.method.own_step():
             return [f"-      nothing is known of its convergence: {own}"]
         L = smoothness(self.loss, self.terms, self.nodes)
-        if self.options.tracks:
+        if self.faults is not None:
+            lines = [NOT_EXAMINED]
+        elif self.options.tracks:
             lines = theory.tracking(self.steps, L, self.ridge, self.contraction)
         else:
             lines = theory.descent(self.steps, self.settings.momentum, L, self._contraction_between())
@@ -138,6 +142,14 @@ class GradientPlan(Plan[State]):
         if self.is_private:
             lines.append(theory.noise_line(self.releases.sigma, self.features, self.nodes, L, assumed.f_ref))
         return lines
+
+    def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
+        """A gradient is one pass; trackers travel first, in an exchange of their own."""
+        touches = np.zeros((self.iterations + 1, 1))
+        touches[self.releases.data_steps] = 1.0
+        if not self.options.tracks:
+            return [self._leg("edges", touches)]
+        return [self._leg("edges", touches, first=1), self._leg("edges", 0.0)]
 
     def _contraction_between(self) -> theory.Mixing:
         return theory.Mixing(self.contraction, self.settings.mixing_steps, self.options.accelerated)
@@ -156,6 +168,11 @@ class GradientPlan(Plan[State]):
             return super().known_before
         delta, dims = self.config.privacy.delta, ("node", "privacy/observer")
         text = f"epsilon at delta = {delta:g} of a node against another one, which sees the messages of its neighbours alone"
+        if self.faults is not None:
+            (account,) = self.accounts
+            words = f"{text}; nan: itself; by what has arrived in the worst run"
+            pairs = pairs_by_run(self, account, 2 if self.options.tracks else 1)
+            return {**super().known_before, "privacy/pair_epsilon": Known(pairs, dims, words)}
         found = {"privacy/pair_epsilon": Known(self.pair_epsilon(delta), dims, f"{text}; nan: itself; {PAIR_PROOF}")}
         if self.settings.mixing_steps > 1 and not self.consensus_steps:
             printed = Known(self.printed_pair_epsilon(delta), dims, f"{text}; nan: itself; {PRINTED}")
