@@ -9,7 +9,7 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.privacy.releases import Releases
+from dpadmm_mpi.privacy.releases import ByRun, Releases
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.types import Array
 
@@ -37,6 +37,7 @@ class Account:
     column: str = ""
     details: Mapping[str, str | float] = field(default_factory=dict)  # further attributes: which proof, a summary
     profile: "Profile | None" = None  # of the worst node after the last iteration: delta over epsilon, Renyi divergences
+    run_values: Array | None = None  # (runs, T+1, N) where runs differ; the largest of them are in node_values
 
     @property
     def values(self) -> Array:
@@ -105,7 +106,12 @@ def accounts_of(releases: Releases, delta: float) -> Sequence[Account]:
 
 
 def accounts_of_parts(releases: R, compute: Callable[[R], Sequence[Account]]) -> Sequence[Account]:
-    """The accounts of nodes that touch their records more or less often, each by its own part; who never does, spends 0."""
+    """The accounts of nodes that touch their records more or less often, each by its own part; who never does, spends 0.
+
+    Where runs differ, a node's is the largest over the runs.
+    """
+    if (by_run := releases.by_run()) is not None:
+        return _of_runs(by_run, [compute(part) for part in by_run.parts])
     found = [(nodes, compute(part)) for nodes, part in releases.parts() if part.touches]
     if len(found) == 1 and len(found[0][0]) == releases.nodes:
         return found[0][1]
@@ -116,6 +122,16 @@ def accounts_of_parts(releases: R, compute: Callable[[R], Sequence[Account]]) ->
             values[:, nodes] = account.node_values
         worst = max(same, key=lambda account: float(account.values[-1]))
         joined.append(replace(worst, node_values=values, proven=all(account.proven for account in same)))
+    return tuple(joined)
+
+
+def _of_runs(by_run: ByRun[R], of_parts: Sequence[Sequence[Account]]) -> Sequence[Account]:
+    joined = []
+    for same in zip(*of_parts, strict=True):
+        values = by_run.over_iterations([account.node_values for account in same])
+        worst = max(same, key=lambda account: float(account.values[-1]))
+        proven = all(account.proven for account in same)
+        joined.append(replace(worst, node_values=values.max(axis=0), run_values=values, proven=proven))
     return tuple(joined)
 
 
@@ -149,8 +165,20 @@ def calibrate(releases: R, target: float, account: str, delta: float) -> R:
     refuse_account(kinds, account)
     if releases.unaccounted:
         raise InputError(f"privacy.target: cannot be met: {releases.unaccounted}; give the size of the noise instead")
+    if (by_run := releases.by_run()) is not None:
+        return _calibrated_by_run(releases, by_run, kinds[account], target, delta)
     met: R = kinds[account].calibrate(releases, target, delta)
     return met
+
+
+def _calibrated_by_run(releases: R, by_run: ByRun[R], kind: AccountKind[Any], target: float, delta: float) -> R:
+    """For the worst node in the worst run: a part with fewer data steps is calibrated only where it fails so far."""
+    first, *others = by_run.parts
+    found, basis = kind.calibrate(first, target, delta), first
+    for part in others:
+        if float(kind.compute(part.as_calibrated(basis, found), delta).values[-1]) > target:
+            found, basis = kind.calibrate(part, target, delta), part
+    return releases.as_calibrated(basis, found)
 
 
 def refuse_account(kinds: "dict[str, AccountKind[Any]]", account: str) -> None:

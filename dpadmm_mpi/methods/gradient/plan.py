@@ -26,12 +26,13 @@ from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised.algorithm import State
 from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK
-from dpadmm_mpi.methods.decentralised.plan import ConsensusTerms, check_sizes, refuse_noise
+from dpadmm_mpi.methods.decentralised.plan import NOT_EXAMINED, ConsensusTerms, check_sizes
+from dpadmm_mpi.methods.faulty_runs import pairs_by_run
 from dpadmm_mpi.methods.gradient import accounts, observers, theory
 from dpadmm_mpi.methods.gradient.algorithm import DescentNodes, GradientNodes, Settings, TrackingNodes
 from dpadmm_mpi.methods.gradient.measures import GradientMeasures, TrackingMeasures
 from dpadmm_mpi.networks.metropolis import acceleration, matrix, metropolis, second_eigenvalue
-from dpadmm_mpi.networks.timeline import faults_on
+from dpadmm_mpi.networks.timeline import faults_on, groups
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.networks.virtual_time import Leg
 from dpadmm_mpi.privacy.account import calibrate
@@ -42,7 +43,7 @@ from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.regularisers import SmoothRegulariser
 from dpadmm_mpi.problems.softmax import node_problem
-from dpadmm_mpi.types import Array, Ints, Matrix
+from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 Steps = float | Geometric | list[float] | str  # a number, a law, one for each gradient, or "auto"
 
@@ -131,7 +132,9 @@ class GradientPlan(Plan[State]):
         if own := self.config.method.own_step():
             return [f"-      nothing is known of its convergence: {own}"]
         L = smoothness(self.loss, self.terms, self.nodes)
-        if self.options.tracks:
+        if self.faults is not None:
+            lines = [NOT_EXAMINED]
+        elif self.options.tracks:
             lines = theory.tracking(self.steps, L, self.ridge, self.contraction)
         else:
             lines = theory.descent(self.steps, self.settings.momentum, L, self._contraction_between())
@@ -165,6 +168,11 @@ class GradientPlan(Plan[State]):
             return super().known_before
         delta, dims = self.config.privacy.delta, ("node", "privacy/observer")
         text = f"epsilon at delta = {delta:g} of a node against another one, which sees the messages of its neighbours alone"
+        if self.faults is not None:
+            (account,) = self.accounts
+            words = f"{text}; nan: itself; by what has arrived in the worst run"
+            pairs = pairs_by_run(self, account, 2 if self.options.tracks else 1)
+            return {**super().known_before, "privacy/pair_epsilon": Known(pairs, dims, words)}
         found = {"privacy/pair_epsilon": Known(self.pair_epsilon(delta), dims, f"{text}; nan: itself; {PAIR_PROOF}")}
         if self.settings.mixing_steps > 1 and not self.consensus_steps:
             printed = Known(self.printed_pair_epsilon(delta), dims, f"{text}; nan: itself; {PRINTED}")
@@ -241,10 +249,9 @@ def make_plan(
     check_sizes(terms.C, dataset.sizes)
     loss = fitted_loss(config, dataset)
     found = second_eigenvalue(topology)
-    refuse_noise(config, topology)
     steps = np.arange(1, config.iterations + 1, options.mixing_steps)
     sizes = step_sizes(options.step, len(steps), 1.0 / smoothness(loss, terms, topology.nodes))
-    kept = within_budget(method, config, _releases(method, config, dataset, loss, steps))
+    kept = within_budget(method, config, _releases(method, config, topology, dataset, loss, steps))
     releases = kept.releases
     omega = acceleration(found if options.accelerated else 0.0, options.mixing_steps)
     settings = Settings(
@@ -286,7 +293,9 @@ def step_sizes(step: Steps, count: int, automatic: float) -> Array:
     return expand([step], count, 1, "algorithm.step")[:, 0]
 
 
-def _releases(method: Method, config: Config, dataset: Dataset[Any], loss: Loss, steps: Ints) -> GradientReleases:
+def _releases(
+    method: Method, config: Config, topology: Topology, dataset: Dataset[Any], loss: Loss, steps: Ints
+) -> GradientReleases:
     """What the nodes release; with a target, at the noise that meets it."""
     noise, terms = config.privacy.perturbation, config.problem.terms
     assert isinstance(terms, ConsensusTerms)
@@ -305,10 +314,18 @@ def _releases(method: Method, config: Config, dataset: Dataset[Any], loss: Loss,
         B=dataset.sizes.astype(np.float64),
         C=terms.C,
         G=loss.slope_bound,
+        taken=_taken(config, topology, steps),
     )
     if not isinstance(noise, GradientPerturbation) or noise.target is None:
         return releases
     return calibrate(releases, noise.target, str(noise.target_account), config.privacy.delta)
+
+
+def _taken(config: Config, topology: Topology, steps: Ints) -> Bools | None:
+    """Which data steps the nodes take in each run, (runs, K, N); None where nothing goes wrong."""
+    if (faults := faults_on(topology)) is None:
+        return None
+    return np.concatenate([faults.timeline(runs).present[:, steps] for runs in groups(config.runs)])
 
 
 def _at(releases: GradientReleases, values: Array) -> Array:
