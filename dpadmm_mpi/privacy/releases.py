@@ -162,9 +162,10 @@ class NetworkReleases(DataSteps, Releases):
 
     @property
     def fewest_neighbours(self) -> Array:
-        """In any data step that is taken, (N,)."""
+        """In any data step that is taken, (N,); of a node that takes none, as without faults."""
         if self.in_runs is not None:
-            return np.asarray(np.where(self.in_runs.taken, self.in_runs.V, np.inf).min(axis=(0, 1)))
+            fewest = np.where(self.in_runs.taken, self.in_runs.V, np.inf).min(axis=(0, 1))
+            return np.where(np.isinf(fewest), self.V, fewest)
         return self.V if self.V.ndim == 1 else np.asarray(self.V.min(axis=0))
 
     def by_run(self) -> "ByRun[Self] | None":
