@@ -16,7 +16,7 @@ from dpadmm_mpi.config.schedules import Geometric, NonNegativeSchedule, Schedule
 from dpadmm_mpi.data.dataset import Dataset, target_of
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods import shared_noise
+from dpadmm_mpi.methods import faulty_runs, shared_noise
 from dpadmm_mpi.methods.base import (
     NO_NOISE,
     Assumptions,
@@ -166,7 +166,7 @@ class NetworkPlan(Plan[State]):
 
     @property
     def known_before(self) -> Mapping[str, Known]:
-        return {**super().known_before, **self._pairs, **self._correlation}
+        return {**faulty_runs.recorded(self), **super().known_before, **self._pairs, **self._correlation}
 
     @property
     def _pairs(self) -> dict[str, Known]:
@@ -183,10 +183,8 @@ class NetworkPlan(Plan[State]):
 
     def _pairs_by_run(self, epsilon: Account) -> dict[str, Known]:
         """By what has really arrived: the worst run of each pair."""
-        from dpadmm_mpi.methods.faulty_runs import pairs_by_run
-
         text = f"{epsilon.title} of a node against another one, which sees what arrives at it alone; nan: itself; the worst run"
-        return {"privacy/pair_epsilon": Known(pairs_by_run(self, epsilon), ("node", "privacy/observer"), text)}
+        return {"privacy/pair_epsilon": Known(faulty_runs.pairs_by_run(self, epsilon), ("node", "privacy/observer"), text)}
 
     def takes_part(self, timeline: Timeline) -> Bools:
         return timeline.joined if self.method.counts_heard else timeline.present

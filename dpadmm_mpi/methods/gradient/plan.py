@@ -10,7 +10,7 @@ from dpadmm_mpi.config.schedules import Geometric, expand
 from dpadmm_mpi.data.dataset import Dataset, target_of
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods import shared_noise
+from dpadmm_mpi.methods import faulty_runs, shared_noise
 from dpadmm_mpi.methods.base import (
     NO_NOISE,
     Assumptions,
@@ -28,7 +28,6 @@ from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised.algorithm import State
 from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK
 from dpadmm_mpi.methods.decentralised.plan import NOT_EXAMINED, ConsensusTerms, check_sizes
-from dpadmm_mpi.methods.faulty_runs import pairs_by_run
 from dpadmm_mpi.methods.gradient import accounts, observers, theory
 from dpadmm_mpi.methods.gradient.algorithm import DescentNodes, GradientNodes, Settings, TrackingNodes
 from dpadmm_mpi.methods.gradient.measures import GradientMeasures, TrackingMeasures
@@ -173,7 +172,7 @@ class GradientPlan(Plan[State]):
 
     @property
     def known_before(self) -> Mapping[str, Known]:
-        return {**super().known_before, **self._pairs, **self._correlation}
+        return {**faulty_runs.recorded(self), **super().known_before, **self._pairs, **self._correlation}
 
     @property
     def _correlation(self) -> dict[str, Known]:
@@ -193,7 +192,7 @@ class GradientPlan(Plan[State]):
         if self.faults is not None:
             (account,) = self.accounts
             words = f"{text}; nan: itself; by what has arrived in the worst run"
-            pairs = pairs_by_run(self, account, 2 if self.options.tracks else 1)
+            pairs = faulty_runs.pairs_by_run(self, account, 2 if self.options.tracks else 1)
             return {"privacy/pair_epsilon": Known(pairs, dims, words)}
         proof = PAIR_PROOF if self.shared is None else PAIR_PROOF_SHARED
         found = {"privacy/pair_epsilon": Known(self.pair_epsilon(delta), dims, f"{text}; nan: itself; {proof}")}
