@@ -565,19 +565,10 @@ class Plan(ABC, Generic[S]):
     def known_before(self) -> Mapping[str, Known]:
         """What is recorded before the first iteration beside accounts and schedules, by its HDF5 name."""
         if self.budget_steps is None:
-            return {**self._of_faults, **self._virtual_time}
+            return self._virtual_time
         text = "data steps that the node's privacy budget lasts for, of those that the configuration has"
         steps = Known(self.budget_steps, ("node",), text)
-        return {"privacy/budget_steps": steps, **self._of_faults, **self._virtual_time}
-
-    @property
-    def _of_faults(self) -> dict[str, Known]:
-        """What becomes of the messages in each run, and what each run spends of the privacy budget."""
-        if self.faults is None:
-            return {}
-        from dpadmm_mpi.methods.faulty_runs import recorded
-
-        return recorded(self, self.faults)
+        return {"privacy/budget_steps": steps, **self._virtual_time}
 
     @property
     def takes_part_in_words(self) -> str:

@@ -35,6 +35,10 @@ class Releases:
         """What is released before the records are touched once more."""
         raise TypeError("a kind of releases says what its first part is")
 
+    def with_more_noise(self, factor: float) -> Self:
+        """The same with noise that is larger by a factor."""
+        raise TypeError("a kind of releases says how its noise grows")
+
     def parts(self) -> Sequence[tuple[Ints, Self]]:
         """Nodes with what they release, where not all touch their records equally often."""
         return [(np.arange(self.nodes), self)]
@@ -152,6 +156,10 @@ class NetworkReleases(DataSteps, Releases):
         in_runs = None if self.in_runs is None else self.in_runs.first(touches)
         return replace(self, iterations=last, in_runs=in_runs, **kept)
 
+    def with_more_noise(self, factor: float) -> Self:
+        assert self.noise is not None
+        return replace(self, parameter=self.parameter * factor ** -float(self.noise.exponent))
+
     def of_nodes(self, nodes: Ints) -> Self:
         """Of some nodes alone: rho/N stays what it is."""
         over_nodes = {name: getattr(self, name)[:, nodes] for name in ("eta", "theta", "parameter")}
@@ -162,9 +170,10 @@ class NetworkReleases(DataSteps, Releases):
 
     @property
     def fewest_neighbours(self) -> Array:
-        """In any data step that is taken, (N,)."""
+        """In any data step that is taken, (N,); of a node that takes none, as without faults."""
         if self.in_runs is not None:
-            return np.asarray(np.where(self.in_runs.taken, self.in_runs.V, np.inf).min(axis=(0, 1)))
+            fewest = np.where(self.in_runs.taken, self.in_runs.V, np.inf).min(axis=(0, 1))
+            return np.where(np.isinf(fewest), self.V, fewest)
         return self.V if self.V.ndim == 1 else np.asarray(self.V.min(axis=0))
 
     def by_run(self) -> "ByRun[Self] | None":
@@ -241,13 +250,17 @@ class GaussianReleases(Releases):
 
     noise_std: float
 
+    def with_more_noise(self, factor: float) -> Self:
+        return replace(self, noise_std=self.noise_std * factor)
+
 
 @dataclass(frozen=True, kw_only=True)
 class GradientReleases(GaussianReleases):
     """K noisy gradients of each of N nodes, from which all else that travels is computed.
 
     Glossary: B record counts, (N,); C and G as in the problem: one record weighs C/B, and the slope of its loss is at most G;
-    noise_std is sigma of the first gradient; growth is sigma_k / sigma_1, (K,).
+    noise_std is sigma of the first gradient; growth is sigma_k / sigma_1, (K,); worth is that of noise that neighbours share,
+    (N,), as in NetworkReleases.
     """
 
     data_steps: Ints  # (K,) the iterations that touch the records
@@ -256,6 +269,7 @@ class GradientReleases(GaussianReleases):
     C: float
     G: float
     taken: Bools | None = None  # (runs, K, N): whether a node takes a data step, where nodes may be absent; None: all
+    worth: Array | None = None
 
     @property
     def nodes(self) -> int:
