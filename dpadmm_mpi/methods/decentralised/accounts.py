@@ -150,7 +150,7 @@ def condition_margin(r: NetworkReleases) -> Array | None:
     if r.noise is not None and not has_pure_loss(r.noise):
         return None
     reference = r.perturbation.reference_penalty(r) if isinstance(r.perturbation, DataStepPerturbation) else None
-    return None if reference is None else r.B / r.C * (r.rho / r.nodes + 2.0 * reference * r.V) - 2.0 * r.c1
+    return None if reference is None else r.B / r.C * (r.rho / r.nodes + 2.0 * reference * r.fewest_neighbours) - 2.0 * r.c1
 
 
 def condition_failure(r: NetworkReleases) -> str | None:

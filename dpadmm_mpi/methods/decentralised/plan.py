@@ -16,7 +16,7 @@ from dpadmm_mpi.config.schedules import Geometric, NonNegativeSchedule, Schedule
 from dpadmm_mpi.data.dataset import Dataset, target_of
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods import shared_noise
+from dpadmm_mpi.methods import faulty_runs, shared_noise
 from dpadmm_mpi.methods.base import (
     NO_NOISE,
     Assumptions,
@@ -35,14 +35,14 @@ from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK, GraphM
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
-from dpadmm_mpi.networks.timeline import faults_on
+from dpadmm_mpi.networks.timeline import Timeline, faults_on, groups
 from dpadmm_mpi.networks.topology import IncomingSum, Topology, WeightedSum
 from dpadmm_mpi.networks.virtual_time import Leg
-from dpadmm_mpi.privacy.account import calibrate
+from dpadmm_mpi.privacy.account import Account, calibrate
 from dpadmm_mpi.privacy.correlated_noise import Worth
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian, Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, Perturbation, perturbations
-from dpadmm_mpi.privacy.releases import NetworkReleases
+from dpadmm_mpi.privacy.releases import InRuns, NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.losses import Loss, claims
 from dpadmm_mpi.problems.objective import NodeProblem
@@ -50,6 +50,7 @@ from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_re
 from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
+NOT_EXAMINED = "-      convergence: not proven for a network with faults; the theorems are about one that loses nothing"
 PER_RECORD = "problem.C/records"  # the weight of a record in the objective of the smallest node
 
 
@@ -165,7 +166,7 @@ class NetworkPlan(Plan[State]):
 
     @property
     def known_before(self) -> Mapping[str, Known]:
-        return {**super().known_before, **self._pairs, **self._correlation}
+        return {**faulty_runs.recorded(self), **super().known_before, **self._pairs, **self._correlation}
 
     @property
     def _pairs(self) -> dict[str, Known]:
@@ -174,9 +175,23 @@ class NetworkPlan(Plan[State]):
         from dpadmm_mpi.methods.decentralised.observers import pair_epsilon
 
         epsilon = next(account for account in self.accounts if account.name == "epsilon")
+        if self.faults is not None and epsilon.run_values is not None:
+            return self._pairs_by_run(epsilon)
         text = f"{epsilon.title} of a node against another one, which sees the messages of its neighbours alone; nan: itself"
         pairs = pair_epsilon(epsilon.node_values, self.topology, self.consensus_steps)
         return {"privacy/pair_epsilon": Known(pairs, ("node", "privacy/observer"), text)}
+
+    def _pairs_by_run(self, epsilon: Account) -> dict[str, Known]:
+        """By what has really arrived: the worst run of each pair."""
+        text = f"{epsilon.title} of a node against another one, which sees what arrives at it alone; nan: itself; the worst run"
+        return {"privacy/pair_epsilon": Known(faulty_runs.pairs_by_run(self, epsilon), ("node", "privacy/observer"), text)}
+
+    def takes_part(self, timeline: Timeline) -> Bools:
+        return timeline.joined if self.method.counts_heard else timeline.present
+
+    @property
+    def takes_part_in_words(self) -> str:
+        return "it is there, and has heard a neighbour" if self.method.counts_heard else super().takes_part_in_words
 
     @property
     def _examines_pairs(self) -> bool:
@@ -232,8 +247,11 @@ class NetworkPlan(Plan[State]):
         if own := self.method.own_step():
             return [f"-      nothing is known of its convergence: {own}"]
         from dpadmm_mpi.methods.decentralised.curvature import curvature_of
-        from dpadmm_mpi.methods.decentralised.theory import Theorems, sample_sizes
+        from dpadmm_mpi.methods.decentralised.theory import Theorems, privacy_conditions, sample_sizes
 
+        samples = sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
+        if self.faults is not None:
+            return [*privacy_conditions(self.releases), NOT_EXAMINED, *samples]
         unbounded = schedules.grows_without_bound(self.method.eta)
         curvature = curvature_of(self.releases, self.ridge, assumed.dataset)
         theorems = Theorems(self.topology, self.releases, self.ridge, curvature, unbounded)
@@ -241,7 +259,7 @@ class NetworkPlan(Plan[State]):
         recycled = self.config.release.free.recycled()
         recycles = self.method.recycling_gamma is not None and recycled != 0
         lines = theorems.conditions(gamma if recycles else None, not self.method.own_penalties, recycled or 1)
-        return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
+        return lines + samples
 
     def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
         terms = self.releases.C, self.ridge, self.regulariser
@@ -299,7 +317,7 @@ class NetworkPlan(Plan[State]):
         """Only where the optimum was asked for, all nodes have one penalty, and matrices over the nodes are small."""
         r = self.releases
         common = schedules.is_common(r.eta) and schedules.is_common(r.theta)
-        return self.config.record.optimum and common and 1 < self.nodes <= LARGEST_NETWORK
+        return self.config.record.optimum and common and 1 < self.nodes <= LARGEST_NETWORK and self.faults is None
 
     def _z_norm(self) -> ZNorm | None:
         if not self._has_z_norm:
@@ -334,7 +352,6 @@ def make_plan(
     terms = config.problem.terms
     assert isinstance(terms, ConsensusTerms)
     check_sizes(terms.C, dataset.sizes)
-    refuse_noise(config, topology)
     loss = fitted_loss(config, dataset)
     releases = _releases(method, config, topology, dataset, loss)
     notes = []
@@ -420,11 +437,6 @@ def _recycled_more(recycled: int) -> list[str]:
     ]
 
 
-def refuse_noise(config: Config, topology: Topology) -> None:
-    if faults_on(topology) is not None and config.is_noisy:
-        raise InputError('network.faults: the accounts do not know them yet; use privacy.perturbation = "none"')
-
-
 def check_sizes(C: float, sizes: Ints) -> None:
     """A record weighs C/B, which must not exceed 1."""
     smallest = int(np.argmin(sizes))
@@ -477,7 +489,25 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         subspace=loss.span,
         worth=None if worth is None else worth.factor,
         unaccounted=method.unaccounted() if perturbation.private else "",
+        in_runs=_in_runs(method, config, topology, steps),
     )
+
+
+def _in_runs(method: NetworkMethod, config: Config, topology: Topology, steps: Ints) -> InRuns | None:
+    """Which data steps the nodes take in each run, and with how many neighbours; None where nothing goes wrong.
+
+    Faults are drawn without a look at the records and known to everybody, so that accounts may be about what has happened.
+    """
+    if (faults := faults_on(topology)) is None:
+        return None
+    taken = np.empty((config.runs, len(steps), topology.nodes), dtype=bool)
+    V = np.ones(taken.shape) if method.mixes else np.broadcast_to(topology.degree.astype(np.float64), taken.shape).copy()
+    for runs in groups(config.runs):
+        timeline, some = faults.timeline(runs), slice(runs.start, runs.stop)
+        taken[some] = (timeline.joined if method.counts_heard else timeline.present)[:, steps]
+        if method.counts_heard:
+            V[some] = timeline.degree[:, steps - 1]
+    return InRuns(taken, V)
 
 
 def _rho_of(rho: float, places: int, nodes: int) -> float:
@@ -588,9 +618,10 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
 
 
 def _resting(releases: NetworkReleases) -> Bools:
-    """(1, T+1, N): the data steps of nodes whose budget is spent."""
-    resting = np.zeros((1, releases.iterations + 1, releases.nodes), dtype=bool)
-    resting[0, releases.data_steps] = ~releases.active
+    """(1 or R, T+1, N): the data steps of nodes whose budget is spent; or, where runs differ, that they do not take."""
+    active = releases.active[None] if releases.in_runs is None else releases.in_runs.taken
+    resting = np.zeros((len(active), releases.iterations + 1, releases.nodes), dtype=bool)
+    resting[:, releases.data_steps] = ~active
     return resting
 
 
