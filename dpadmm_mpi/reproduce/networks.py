@@ -41,7 +41,9 @@ CURVES = ("ADMM", "R-ADMM", "gossip", "PS-ADMM, star")
 
 def _time() -> Figure:
     def over(title: str, axis: str, network: str) -> Panel:
-        return Panel(title, "test_error", [(f"{name}, {network}", name) for name in CURVES], over=axis, log_x=True)
+        return Panel(
+            title, "test_error", [(f"{name}, {network}", name) for name in CURVES], over=axis, log_x=True, y_range=(0.15, 0.27)
+        )
 
     return Figure(
         name="networks-time",

@@ -1,16 +1,30 @@
 """Relaxed arc-based ADMM: against a plain implementation, the centralised optimum, conventional ADMM, and the laws."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from oracles.arc import trajectory
 from oracles.network import Node, centralised_optimum
-from support import NEIGHBOURS, PERTURBATIONS, MakeConfig, Raw, dense, network_plan, result_of, shard_of
+from support import (
+    NEIGHBOURS,
+    PERTURBATIONS,
+    MakeConfig,
+    Raw,
+    dense,
+    network_plan,
+    parsed,
+    planned,
+    result_of,
+    shard_of,
+)  # fmt: skip
 
+from dpadmm_mpi.engine.loop import execute
 from dpadmm_mpi.methods import methods
 from dpadmm_mpi.privacy.noises import Gamma, draw
-from dpadmm_mpi.testing import check_method
+from dpadmm_mpi.storage.compare import compare
+from dpadmm_mpi.testing import check_method, on_ranks
 from dpadmm_mpi.types import Array
 
 
@@ -120,6 +134,30 @@ def test_what_arrives_is_what_the_plain_implementation_takes(config: MakeConfig,
         assert np.max(np.abs(result["trajectory"][run] - expected)) < 1e-8
     assert not seen.present[:, 1:].all() and (seen.fresh[:, 1:] < 0).any()
     assert bool(more) == bool((seen.fresh > 0).any())
+
+
+def test_six_ranks_give_the_bits_of_one(config: MakeConfig, tmp_path: Path) -> None:
+    """A rank for each node, with lost and late messages; fewer ranks and restarts are among the laws below."""
+    raw = arc(config, "objective", iterations=8, runs=2)
+    raw["network"]["faults"] = FAULTS | {"delay": {"kind": "fixed", "iterations": 2}}
+    for ranks in (1, 6):
+        on_ranks(ranks, lambda rank, ranks=ranks: execute(parsed(raw), rank, tmp_path / f"{ranks}.h5"))  # type: ignore[misc]
+    assert not list(compare(tmp_path / "1.h5", tmp_path / "6.h5"))
+
+
+def test_who_sleeps_spends_nothing_and_a_lost_message_counts(config: MakeConfig) -> None:
+    """Every data step of a node costs the same, whoever was heard, so its account is that of as many steps as it took."""
+    raw = arc(config, "objective", iterations=10, runs=3)
+    whole = planned(raw)[0].accounts
+    raw["network"]["faults"] = FAULTS
+    result = result_of(raw)
+    steps = np.cumsum(result["network/active"][:, 1:], axis=1)
+    assert len(np.unique(steps[:, -1])) > 3
+    node = np.arange(6)
+    for account in whole:
+        expected = account.node_values[steps, node]
+        rounded = 1e-3 if account.name == "epsilon" else 1e-12  # up, to a grid that depends on how many steps there are
+        assert np.allclose(result[f"privacy/run_{account.name}"][:, 1:], expected, rtol=rounded), account.name
 
 
 def test_laws() -> None:
