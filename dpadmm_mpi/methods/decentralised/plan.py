@@ -399,6 +399,7 @@ def make_plan(
     notes += kept.notes
     notes += [f"{sentence}; no theorem covers that" for sentence in uncovered(releases.eta, releases.theta)]
     notes += _ambiguities(method, releases, topology.nodes)
+    notes += _recycled_more(config.release.free.recycled() or 0)
     if schedules.grows_without_bound(method.eta):
         notes.append(
             "the penalties grow without bound, so the sum of 1/eta(t) is finite and the nodes agree where they are stopped, "
@@ -450,6 +451,15 @@ def _ambiguities(method: NetworkMethod, releases: NetworkReleases, nodes: int) -
         f"{key}: its {nodes} numbers are read as one per node, not as one per data step"
         for key, schedule in given
         if schedules.is_ambiguous(schedule, len(releases.data_steps), nodes)
+    ]
+
+
+def _recycled_more(recycled: int) -> list[str]:
+    if recycled <= 1:
+        return []
+    return [
+        f"release.recycle: [R] proves convergence with one recycled step after each data step; of {recycled} nothing is proven "
+        "but their privacy, which costs nothing more"
     ]
 
 
