@@ -65,6 +65,10 @@ class AccountKind(Options, Generic[R]):
     def compute(self, releases: R, delta: float) -> Account:
         """The account of a run."""
 
+    def total(self, releases: R, delta: float) -> float:
+        """The worst node's, at the end, as `compute` has it."""
+        return float(self.compute(releases, delta).values[-1])
+
     @abstractmethod
     def calibrate(self, releases: R, target: float, delta: float) -> R:
         """The same releases with the noise that brings the worst node's total to the target."""
@@ -193,7 +197,7 @@ def _not_above(kind: AccountKind[Any], releases: R, target: float, delta: float)
 def _total(kind: AccountKind[Any], releases: Releases, delta: float) -> float:
     """Of the worst node in the worst run."""
     parts = [releases] if (by_run := releases.by_run()) is None else by_run.parts
-    return max(float(kind.compute(part, delta).values[-1]) for part in parts)
+    return max(kind.total(part, delta) for part in parts)
 
 
 def _calibrated_by_run(releases: R, by_run: ByRun[R], kind: AccountKind[Any], target: float, delta: float) -> R:
@@ -201,7 +205,7 @@ def _calibrated_by_run(releases: R, by_run: ByRun[R], kind: AccountKind[Any], ta
     first, *others = by_run.parts
     found, basis = kind.calibrate(first, target, delta), first
     for part in others:
-        if float(kind.compute(part.as_calibrated(basis, found), delta).values[-1]) > target:
+        if kind.total(part.as_calibrated(basis, found), delta) > target:
             found, basis = kind.calibrate(part, target, delta), part
     return releases.as_calibrated(basis, found)
 

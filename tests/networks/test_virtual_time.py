@@ -116,5 +116,15 @@ def test_drawn_latencies(config: MakeConfig, kind: str, options: Raw, mean: floa
     assert np.ptp(np.diff(seconds(raw), axis=1)) < 1e-9
 
 
+def test_an_edge_has_one_latency_both_ways(config: MakeConfig) -> None:
+    """Around a server with one provider: down at first, then up and down; drawn for each message, no two are alike."""
+    raw = around_a_hub(config, "star-admm") | {"network": {"nodes": 1}, "iterations": 1}
+    latency = {"kind": "uniform", "low": 1.0, "high": 3.0, "each": "edge"}
+    down, both = np.diff(seconds(timed(raw, [100], latency=latency))[0], prepend=0.0)
+    assert both == pytest.approx(2.0 * down, rel=1e-12)
+    down, both = np.diff(seconds(timed(raw, [100], latency=latency | {"each": "message"}))[0], prepend=0.0)
+    assert both != pytest.approx(2.0 * down, rel=1e-3)
+
+
 def test_without_the_section_nothing_is_recorded(config: MakeConfig) -> None:
     assert not any(name.startswith("network/") for name in result_of(config("admm", iterations=1)).dims)

@@ -303,6 +303,10 @@ class Epsilon(NetworkAccount):
         words = _words(r) + (INEXACT if r.tolerance else "") + ("" if r.worth is None else CORRELATED)
         return Account("epsilon", title, values, words, not unaccounted(r), NEIGHBOURS, delta, details=details, profile=curve)
 
+    def total(self, releases: NetworkReleases, delta: float) -> float:
+        """Without the curve."""
+        return float(epsilon(releases, delta)[-1].max())
+
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
         """Epsilon grows with the size of the loss and is met to CALIBRATION."""
         refuse_calibration(releases, pure=False)
