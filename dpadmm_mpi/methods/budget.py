@@ -115,9 +115,9 @@ def _resting_in_runs(releases: N, by_run: ByRun[N], fitting: Callable[[Releases]
     counts = kept.taken.sum(axis=1)
     words += f", lasts for {counts.min()} to {counts.max()} data steps of a node, by what it spends in each run"
     if not (kept.taken != in_runs.taken).any():
-        return WithinBudget(releases, counts.min(axis=0), (words,))
+        return WithinBudget(releases, counts.max(axis=0), (words,))
     words += "; a node that has spent it leaves its records alone from then on, and sends its last value again in a data step"
-    return WithinBudget(replace(releases, in_runs=kept), counts.min(axis=0), (words,))
+    return WithinBudget(replace(releases, in_runs=kept), counts.max(axis=0), (words,))
 
 
 def _affordable_of(releases: NetworkReleases, fitting: Callable[[Releases], Bools]) -> Ints:

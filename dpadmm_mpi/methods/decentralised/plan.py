@@ -30,12 +30,12 @@ from dpadmm_mpi.methods.base import (
     perturbation_name,
     target_notes,
 )
-from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Node, Settings, State, state_type
+from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Node, Settings, State, kept, state_type
 from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK, GraphMatrices
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
-from dpadmm_mpi.networks.timeline import Timeline, faults_on, groups
+from dpadmm_mpi.networks.timeline import Inbox, NetworkFaults, Timeline, faults_on, groups
 from dpadmm_mpi.networks.topology import IncomingSum, Topology, WeightedSum
 from dpadmm_mpi.networks.virtual_time import Leg
 from dpadmm_mpi.privacy.account import Account, calibrate
@@ -280,6 +280,8 @@ class NetworkPlan(Plan[State]):
         do not see records, for the audit.
         """
         method, everyone = self.method, node.nodes
+        if self.faults is not None:
+            return self._replayed_with(self.faults, node, released)
         about = self.topology.channels["edges"], everyone, everyone
         incoming = WeightedSum(*about, metropolis(self.topology).of_neighbours) if method.mixes else IncomingSum(*about)
         states: list[State] = []
@@ -292,6 +294,30 @@ class NetworkPlan(Plan[State]):
             state = state._replace(primal=primal, neighbour_sum=sums)
             if t > 0 and method.is_data_step(t):
                 state = method.dual_step(node, state, t)
+            states.append(state)
+        return states
+
+    def _replayed_with(self, faults: NetworkFaults, node: Node, released: Array) -> list[State]:
+        """The same from what has arrived, and with the steps that the nodes have taken."""
+        method, everyone, runs, settings = self.method, node.nodes, range(len(released)), node.settings
+        inbox = Inbox(faults, runs, everyone, everyone)
+        shape = len(released), len(faults.arcs), released.shape[-1]
+        held, late = np.zeros(shape), np.zeros((*shape[:2], faults.longest_delay * shape[2])) if faults.longest_delay else None
+        blank = dict.fromkeys((*State._fields, *method.extra_state), np.zeros_like(released[:, 0]))
+        state, states = state_type(method.extra_state)(**blank), []
+        for t in range(released.shape[1]):
+            before, primal = state, released[:, t]
+            if t > 0 and method.is_data_step(t):
+                gradient = method.gradient_behind(Node(settings, everyone, runs, t - 1), before, primal, t)
+                state = kept(before, before._replace(gradient=gradient), settings.rests(t, runs))
+            elif t > 0:
+                after = method.recycled_step(Node(settings, everyone, runs, t - 1), before, t)
+                state = kept(before, after, ~settings.takes_part(t, runs))
+            held, late = inbox.receive(t, held, late, primal)
+            state = state._replace(primal=primal, neighbour_sum=inbox.sums(t, held, method.mixes))
+            if t > 0 and method.is_data_step(t):
+                after = method.dual_step(Node(settings, everyone, runs, t), state, t)
+                state = kept(state, after, ~settings.takes_part(t, runs))
             states.append(state)
         return states
 
