@@ -3,7 +3,8 @@
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -127,8 +128,8 @@ def run(
         guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")),
     ):
         wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
-        if isinstance(transport, Serial):
-            _probe(wanted)
+        look_into = partial(_probe, forks=isinstance(transport, Serial))
+        on_root(transport, lambda: look_into([wanted.source]))
         load_everywhere(transport, wanted)
         if selftest:
             from dpadmm_mpi.engine.selftest import examine
@@ -136,7 +137,7 @@ def run(
             examine(transport, wanted.configs, say)
             return 0
         manner = Manner(force, resume, threads)
-        jobs, infeasible = on_root(transport, lambda: _jobs(wanted, manner))
+        jobs, infeasible = on_root(transport, lambda: _jobs(wanted, manner, look_into))
         results: list[Result] = []
         ended: DpadmmError | None = None
         if jobs:
@@ -166,13 +167,12 @@ def _raise(ended: DpadmmError | None, infeasible: "list[Infeasible]", some_ran: 
         raise ended
 
 
-def _probe(wanted: "Wanted") -> None:
-    """Results that are read before anything runs: the one whose configuration is run again, the one that is gone on with."""
-    from dpadmm_mpi.storage.probe import probe
+def _probe(paths: list[Path], forks: bool) -> None:
+    """The results among them, before they are read."""
+    if results := [path for path in paths if path.suffix in (".h5", ".hdf5")]:
+        from dpadmm_mpi.storage.probe import probe
 
-    results = [path for path in (wanted.source, wanted.output) if path is not None and path.suffix in (".h5", ".hdf5")]
-    if results:
-        probe(results)
+        probe(results, forks)
 
 
 def resuming(words: list[str]) -> str:
@@ -219,7 +219,7 @@ def load_everywhere(transport: "Transport", wanted: Wanted) -> None:
         agree(transport, lambda: load(loaded))
 
 
-def _jobs(wanted: Wanted, manner: "Manner") -> "tuple[list[Job], list[Infeasible]]":
+def _jobs(wanted: Wanted, manner: "Manner", look_into: Callable[[list[Path]], None]) -> "tuple[list[Job], list[Infeasible]]":
     """What is left to do, and what cannot be done, which is found and noted before any work is."""
     from dpadmm_mpi.files import exists, uninterrupted
     from dpadmm_mpi.storage.atomic_file import refuse_existing
@@ -229,6 +229,7 @@ def _jobs(wanted: Wanted, manner: "Manner") -> "tuple[list[Job], list[Infeasible
     experiment = wanted.experiment()
     jobs = targets(experiment, wanted.output, wanted.number)
     if manner.resume:
+        look_into([job.path for job in jobs])
         finished = [job for job in jobs if is_finished(job.path, job.config)]
         for job in finished:
             say(f"finished before: {job.path}")

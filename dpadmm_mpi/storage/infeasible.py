@@ -9,7 +9,7 @@ from typing import Any
 from dpadmm_mpi.config.files import dotted, read_table
 from dpadmm_mpi.config.reading import Table
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
-from dpadmm_mpi.files import exists, make_folder, remove, write_text
+from dpadmm_mpi.files import exists, is_folder, make_folder, names_in, remove, write_text
 from dpadmm_mpi.storage.result import Result, load
 
 ENDING = ".infeasible.toml"
@@ -64,7 +64,7 @@ def load_rows(paths: Iterable[Path]) -> list[Result | Infeasible]:
         if path.name.endswith(ENDING):
             rows.append(read_note(path))
             continue
-        inside = [*path.glob("*.h5"), *path.glob(f"*{ENDING}")] if path.is_dir() else [path]
+        inside = [*names_in(path, "*.h5"), *names_in(path, f"*{ENDING}")] if is_folder(path) else [path]
         if not inside:
             raise InputError(f"{path}: a folder without result files")
         inside.sort(key=_in_order)
