@@ -259,7 +259,7 @@ def test_faults_that_do_nothing_and_an_edge_that_loses_everything(method: str) -
     assert same(perfect, run(configuration(method, never))) and "network/delivered" not in run(configuration(method, never))
     assert fingerprint(parse(configuration(method, {"loss": 0, "delay": 0}))) == fingerprint(parse(configuration(method, None)))
     without = {"graph": "pairs", "pairs": [pair for pair in EDGES if pair != [0, 1]]}
-    plain = {"accelerated": False} if method == "gossip" else {}
+    plain: Raw = {"accelerated": False} if method == "gossip" else {}
     expected = run(configuration(method, None, without, **plain))
     dead: Raw = {"loss": {"kind": "edges", "rates": [[1, 0, 1.0]]}}
     assert same(expected, run(configuration(method, dead, **plain)))
