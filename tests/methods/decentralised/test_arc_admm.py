@@ -20,8 +20,10 @@ from support import (
     shard_of,
 )  # fmt: skip
 
+from dpadmm_mpi.audit import audit
 from dpadmm_mpi.engine.loop import execute
 from dpadmm_mpi.methods import methods
+from dpadmm_mpi.methods.decentralised import algorithm, arc_admm
 from dpadmm_mpi.privacy.noises import Gamma, draw
 from dpadmm_mpi.storage.compare import compare
 from dpadmm_mpi.testing import check_method, on_ranks
@@ -160,6 +162,31 @@ def test_who_sleeps_spends_nothing_and_a_lost_message_counts(config: MakeConfig)
         assert np.allclose(result[f"privacy/run_{account.name}"][:, 1:], expected, rtol=rounded), account.name
 
 
-def test_laws() -> None:
-    """Bits and restarts on several ranks, only messages travel, accounts and audit with every kind of noise."""
-    check_method(methods["arc-admm"], eta=0.5, iterations=60)
+def audited(raw: Raw, path: Path) -> list[str]:
+    result_of(raw, path, force=True)
+    return audit(path, candidates=2).findings
+
+
+def test_the_audit_passes_and_finds_what_is_wrong(config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too little noise; a step on records of a node that is said to sleep; what was lost taken for what has arrived."""
+    raw, path = arc(config, "objective", iterations=5, runs=8), tmp_path / "run.h5"
+    raw["network"]["faults"] = FAULTS
+    assert not audited(raw, path)
+    draw_noise = algorithm.DataNode.noise
+    with monkeypatch.context() as wrong:
+        wrong.setattr(algorithm.DataNode, "noise", lambda node, t: 0.6 * draw_noise(node, t))
+        assert any("not of the claimed size" in finding for finding in audited(raw, path))
+    with monkeypatch.context() as wrong:
+        wrong.setattr(algorithm.Settings, "rests", lambda settings, t, runs: np.zeros((len(runs), 6), dtype=bool))
+        result_of(raw, path, force=True)
+    assert any("said to take no step" in finding for finding in audit(path, candidates=2).findings)
+    with monkeypatch.context() as wrong:  # in the run alone: the audit takes the true steps again
+        step = arc_admm.relaxed_step
+        wrong.setattr(arc_admm, "relaxed_step", lambda z, q, arrived, a: step(z, q, np.ones_like(arrived), a))
+        result_of(raw, path, force=True)
+    assert audit(path, candidates=2).findings
+
+
+def test_laws_on_a_network_with_faults() -> None:
+    """Bits and restarts on several ranks, the optimum, only messages travel, accounts and audit with every kind of noise."""
+    check_method(methods["arc-admm"], eta=0.5, relaxation=0.8, iterations=250, config={"network": {"faults": FAULTS}})
