@@ -30,9 +30,10 @@ def load(
     overrides: Iterable[str | Setting] = (),
     only: str | None = None,
     extensions: Iterable[str] = (),
+    tolerant: bool = False,
 ) -> Experiment[Config]:
-    """One configuration, or one per variant and point of the sweep."""
-    return experiment(source_of(source), overrides, only, extensions)
+    """One configuration, or one per variant and point of the sweep; `tolerant` lists those of several that cannot be."""
+    return experiment(source_of(source), overrides, only, extensions, tolerant)
 
 
 def extensions_of(source: str | Path | Mapping[str, Any], more: Iterable[str] = ()) -> tuple[Extension, ...]:
