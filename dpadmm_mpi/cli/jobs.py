@@ -243,6 +243,7 @@ def status(config: Path | None, output: Path | None, overrides: tuple[str, ...],
     dpadmm status my.toml
     """
     from dpadmm_mpi.cli.run import targets
+    from dpadmm_mpi.files import exists
     from dpadmm_mpi.methods.base import fingerprint
     from dpadmm_mpi.reports.live import duration, look
     from dpadmm_mpi.reports.tables import aligned
@@ -252,7 +253,7 @@ def status(config: Path | None, output: Path | None, overrides: tuple[str, ...],
     rows, states = [], []
     for job, path in targets(load(config or quickstart(), overrides, extensions=extensions), output):
         state, run, iteration, left = "missing", "-", "-", "-"
-        if path.exists():
+        if exists(path):
             try:
                 probe([path])
                 seen = look(path)
@@ -280,6 +281,7 @@ def watch(file: Path, once: bool) -> int:
     \b
     dpadmm watch quickstart.h5
     """
+    from dpadmm_mpi.files import is_folder, names_in
     from dpadmm_mpi.reports.live import frame, look
     from dpadmm_mpi.storage.probe import probe
 
@@ -297,7 +299,7 @@ def watch(file: Path, once: bool) -> int:
     probe([file])
     try:
         while True:
-            paths = sorted(file.glob("*.h5")) if file.is_dir() else [file]
+            paths = names_in(file, "*.h5") if is_folder(file) else [file]
             if not paths:
                 raise InputError(f"{file}: a folder without result files")
             texts, running = zip(*map(see, paths), strict=True)

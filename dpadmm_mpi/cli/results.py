@@ -6,7 +6,7 @@ import click
 
 from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, result_files, say
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
-from dpadmm_mpi.files import write_text
+from dpadmm_mpi.files import is_folder, write_text
 from dpadmm_mpi.showing import brief, sentence
 
 
@@ -146,7 +146,7 @@ def report(files: tuple[Path, ...], output: Path | None) -> int:
 def _beside(file: Path, ending: str) -> Path:
     """A name for what is made of a file or folder."""
     path = file.resolve() if file.name in ("", "..") else file
-    return path.with_name((path.name if path.is_dir() else path.stem) + ending)
+    return path.with_name((path.name if is_folder(path) else path.stem) + ending)
 
 
 @click.command()

@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,6 +57,12 @@ def _walltime(_context: click.Context, _option: click.Parameter, text: str | Non
 @click.option("--force", is_flag=True, help="Replace results that exist.")
 @click.option("--walltime", callback=_walltime, metavar="HH:MM:SS", help="Stop in time with a checkpoint, exit code 75.")
 @click.option(
+    "--lost",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Name the host in FILE if one of several is lost, for batch scripts: the exit code is the launcher's.",
+)
+@click.option(
     "--pack",
     type=click.IntRange(min=0),
     is_flag=False,
@@ -78,6 +85,7 @@ def run(
     resume: bool,
     force: bool,
     walltime: float | None,
+    lost: Path | None,
     pack: int | None,
     selftest: bool,
     serial: bool,
@@ -112,7 +120,7 @@ def run(
         stopper.install()
     transport = connect(serial)
     with (
-        watching(transport, f"go on with: {resuming(sys.argv)}", until_the_end=True) as watch,
+        watching(transport, f"go on with: {resuming(sys.argv)}", until_the_end=True, lost=lost) as watch,
         guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")),
     ):
         wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
@@ -155,7 +163,11 @@ def _probe(wanted: "Wanted") -> None:
 
 def resuming(words: list[str]) -> str:
     """The command that goes on with what this one has begun, alone or under a launcher."""
-    kept = [word for word in words[1:] if word not in ("--force", "--resume")]
+    kept = [
+        word
+        for before, word in pairwise(words)
+        if word not in ("--force", "--resume", "--lost") and before != "--lost" and not word.startswith("--lost=")
+    ]
     return shlex.join(["dpadmm", *kept, "--resume"])
 
 
@@ -224,6 +236,7 @@ def targets(experiment: "Experiment[Config]", output: Path | None, index: int | 
     """The configurations, or one of them by its number, each with the file that it writes."""
     from dpadmm_mpi.config.files import slug
     from dpadmm_mpi.engine.several import Job
+    from dpadmm_mpi.files import is_folder
 
     configs = experiment.configs
     one_file = output is not None and output.suffix in (".h5", ".hdf5")
@@ -236,7 +249,7 @@ def targets(experiment: "Experiment[Config]", output: Path | None, index: int | 
     if experiment.collection and not one_file:
         folder = output or Path(slug(experiment.name))
         return [Job(config, folder / f"{slug(config.name)}.h5") for config in configs]
-    if output is None or output.is_dir():
+    if output is None or is_folder(output):
         return [Job(configs[0], (output or Path()) / f"{slug(configs[0].name)}.h5")]
     return [Job(configs[0], output)]
 

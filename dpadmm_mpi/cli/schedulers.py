@@ -1,4 +1,5 @@
-"""Batch scripts for Slurm, PBS, LSF and SGE. All do the same: start the ranks, warn them in time, go on after a checkpoint.
+"""Batch scripts for Slurm, PBS, LSF and SGE. All do the same: start the ranks, warn them in time, go on after a checkpoint, and
+after the loss of a host.
 
 Open MPI's mpiexec hands SIGUSR1 on to the ranks, but ends them itself on SIGTERM; so USR1 is what the scripts send.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 from dpadmm_mpi.errors import InputError, RunError
 
 RESUME = 75  # exit code of a run that was stopped with a checkpoint
+LOSSES = 5  # of hosts, after which a job is not put back any more
 SGE_AGAIN = 99  # exit code of a job that SGE puts back into the queue
 LAUNCHER = "mpiexec -n {ranks}"
 
@@ -54,6 +56,7 @@ class Scheduler:
     warning: int  # seconds before the limit at which the run is told to stop
     header: Callable[[BatchJob], list[str]]
     index: str  # the array's number for this job, counted from 0
+    identity: Callable[[BatchJob], str]  # the job's number in the shell, the same after it was put back
     again: Callable[[BatchJob], list[str]]  # what to do after exit code 75
     before: tuple[str, ...] = ()
     watches_clock: bool = False  # the run itself, because the scheduler does not warn
@@ -115,6 +118,11 @@ def _lsf(job: BatchJob) -> list[str]:
     ]
 
 
+def _slurm_identity(job: BatchJob) -> str:
+    """The last job of an array has the number of the whole array: requeueing by that one would mean all its jobs."""
+    return "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}" if job.is_array else "$SLURM_JOB_ID"
+
+
 def _sge(job: BatchJob) -> list[str]:
     number = "$JOB_ID.$TASK_ID" if job.is_array else "$JOB_ID"
     return [
@@ -141,10 +149,8 @@ SCHEDULERS = {
         warning=60,
         header=_slurm,
         index='"$SLURM_ARRAY_TASK_ID"',
-        # The last job of an array has the number of the whole array: requeueing by that one would mean all its jobs.
-        again=lambda job: [
-            f'scontrol requeue "{"${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}" if job.is_array else "$SLURM_JOB_ID"}"'
-        ],
+        identity=_slurm_identity,
+        again=lambda job: [f'scontrol requeue "{_slurm_identity(job)}"'],
     ),
     "pbs": Scheduler(
         marker="#PBS",
@@ -152,6 +158,7 @@ SCHEDULERS = {
         warning=120,
         header=_pbs,
         index='"$PBS_ARRAY_INDEX"',
+        identity=lambda _: "$PBS_JOBID",
         again=lambda _: [
             "# Many sites leave qrerun to their operators.",
             'qrerun "$PBS_JOBID" || echo "stopped with a checkpoint: submit this script again to go on" >&2',
@@ -165,6 +172,7 @@ SCHEDULERS = {
         warning=120,
         header=_lsf,
         index='"$((LSB_JOBINDEX - 1))"',
+        identity=lambda job: "${LSB_JOBID}_$LSB_JOBINDEX" if job.is_array else "$LSB_JOBID",
         again=lambda _: [f'echo "stopped with a checkpoint: LSF puts the job back into the queue (-Q {RESUME})" >&2'],
     ),
     "sge": Scheduler(
@@ -173,6 +181,7 @@ SCHEDULERS = {
         warning=120,
         header=_sge,
         index='"$((SGE_TASK_ID - 1))"',
+        identity=lambda job: "$JOB_ID.$SGE_TASK_ID" if job.is_array else "$JOB_ID",
         again=lambda _: [f"exit {SGE_AGAIN}  # with this code SGE puts the job back into the queue"],
         watches_clock=True,
     ),
@@ -193,6 +202,7 @@ def script(scheduler: str, job: BatchJob) -> str:
         run += f" --walltime {clock(job.seconds - kind.warning)}"
     if job.is_array:
         run += f" --index {kind.index}"
+    losses = f'"$PWD/{job.label}-{kind.identity(job)}.lost."'
     if job.groups is not None:
         run += f" --pack {job.groups}"
     directives = [line for line in job.lines if line.startswith(kind.marker)]
@@ -211,12 +221,19 @@ def script(scheduler: str, job: BatchJob) -> str:
         "# USR1: stop after this iteration, write a checkpoint, leave with 75. mpiexec and srun hand it on to the ranks.",
         "told=yes",
         'trap \'told=yes; [ -z "$!" ] || kill -USR1 "$!"\' USR1',
-        f"{run} &",
+        f"lost=$(mktemp {losses}XXXXXX)  # should a host be lost, it will be named here",
+        f'{run} --lost "$lost" &',
         'while [ -n "$told" ]; do  # every USR1 ends the wait, but not the run',
         "  told=",
         '  wait "$!"',
         "  code=$?",
         "done",
+        'if [ "$code" -ne 0 ] && [ -s "$lost" ]; then  # go on with the hosts that are left, but not for ever',
+        f"  set -- {losses}*",
+        f'  [ "$#" -gt {LOSSES} ] || code={RESUME}',
+        "else",
+        '  rm -f "$lost"',
+        "fi",
         f'if [ "$code" -eq {RESUME} ]; then',
         *(f"  {line}" for line in kind.again(job)),
         "fi",

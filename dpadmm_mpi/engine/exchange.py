@@ -53,10 +53,18 @@ class Exchange:
 
         Of an arc, the one vector that came along it.
         """
+        known = self._received(channel)
+        return by_run((self._weighted_sum(channel) if weighted else self.sums[channel])(known), self.runs)
+
+    def arrived(self, channel: str) -> Array:
+        """What has come in, one by one, (runs, known places of the links, features)."""
+        return by_run(self._received(channel), self.runs)
+
+    def _received(self, channel: str) -> Array:
         begin = time.perf_counter()
         known = self.links[channel].finish()
         self.waited += time.perf_counter() - begin
-        return by_run((self._weighted_sum(channel) if weighted else self.sums[channel])(known), self.runs)
+        return known
 
     def _weighted_sum(self, channel: str) -> WeightedSum:
         if channel not in self._weighted:

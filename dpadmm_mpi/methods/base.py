@@ -29,8 +29,10 @@ from dpadmm_mpi.methods.metrics import METRICS_OF, Metric, Optimum
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.methods.release import AGREEMENT, AVERAGED, CONSENSUS, FreeAccuracy, FreeOnNetwork, FreeSteps, recorded_steps
-from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
+from dpadmm_mpi.networks.graphs import Hub, graphs
 from dpadmm_mpi.networks.metropolis import acceleration, second_eigenvalue, steps_until
+from dpadmm_mpi.networks.network import Network
+from dpadmm_mpi.networks.timeline import NetworkFaults, faults_on
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
@@ -78,6 +80,7 @@ class Method(Options):
 
     source: ClassVar[str] = ""  # where it is written down
     hub: ClassVar[bool] = False  # a server or curator in the middle, every node talks to it alone
+    stands_faults: ClassVar[bool] = False  # it can go on where messages are lost or nodes are absent: [network.faults]
     terms: ClassVar[type[Terms]]  # of [problem]
     perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation,)  # that it goes with
     default_perturbation: ClassVar[str] = "none"
@@ -100,6 +103,14 @@ class Method(Options):
     def recycling(self, steps: int | None) -> Self:
         """The method with so many recycled steps after each data step; None: it has none."""
         return self
+
+    def check_faults(self, network: Network) -> None:
+        """Refuse what this method does not stand, by InputError with the key."""
+        if network.faults.kinds and not self.stands_faults:
+            raise InputError(
+                f"network.faults: {methods.name_of(type(self))} needs a network without them; remove the section, or choose a "
+                "method on a network without a hub"
+            )
 
     def check_privacy(self, perturbation: Perturbation) -> None:
         """Refuse noise whose options do not suffice, by InputError with the key."""
@@ -198,7 +209,7 @@ class Record(Options):
     checkpoint: Count = 50  # iterations after which the log is on disk, and a checkpoint due
     optimum: bool = False  # solve the centralised problem too and record the distance to it
     metrics: Annotated[list[Metric] | None, Choices(METRICS, "metric")] = None  # beside those of the family
-    patience: NonNegative | None = None  # seconds of a host's silence that end a job; 24 unless given, 0: none do
+    patience: NonNegative | None = None  # seconds that a host may be silent in a job; 20 unless given, 0: for ever
 
     def check(self) -> None:
         if self.trajectory and self.every != 1:
@@ -365,6 +376,11 @@ class Plan(ABC, Generic[S]):
         return self.releases.iterations
 
     @property
+    def faults(self) -> NetworkFaults | None:
+        """What goes wrong on the network; None: nothing."""
+        return faults_on(self.topology)
+
+    @property
     def rounds(self) -> int:
         """All exchanges of a run that follow each other: the iterations, and the consensus steps behind them."""
         return self.iterations + self.consensus_steps
@@ -388,6 +404,8 @@ class Plan(ABC, Generic[S]):
                 f"release.average: from = {first} is behind the last iteration, {self.config.iterations}; lower it"
             )
         steps = asked.consensus_steps()
+        if steps != 0 and self.faults is not None:
+            raise InputError("release.consensus: is for a network without faults; remove it, or network.faults")
         if not iterate and (first is not None or steps != 0):
             raise InputError(f"release: {self.config.method_name} releases nothing that could be averaged; remove the section")
         return FreeSteps(iterate, first, self._accelerations(steps) if steps else ())
@@ -664,7 +682,7 @@ def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     >>> plan.nodes, plan.sizes.tolist()
     (5, [32, 32, 32, 32, 32])
     """
-    topology = build(config.network.graph, config.seed)
+    topology = config.network.build(config.seed, config.iterations)
     if (config.iterations + 1) * topology.nodes > MOST_STEPS:
         raise InputError(
             f"iterations: {config.iterations:,} iterations of {topology.nodes:,} nodes; at most {MOST_STEPS:,} steps of nodes "

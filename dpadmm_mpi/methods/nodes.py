@@ -1,6 +1,8 @@
 """What the engine asks of the nodes of one rank: phases of work, one exchange of a named field, and receiving."""
 
+from collections import namedtuple
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
@@ -29,6 +31,16 @@ def replaced(state: S, fields: Mapping[str, Array]) -> S:
     """The state with other values of some fields."""
     changed: S = cast(Any, state)._replace(**fields)
     return changed
+
+
+def extended(state: S, fields: Mapping[str, Array]) -> S:
+    """The state with further fields."""
+    return cast(S, _extended_type(type(state), tuple(fields))(*cast(Any, state), *fields.values())) if fields else state
+
+
+@cache
+def _extended_type(kind: type[Any], fields: tuple[str, ...]) -> type[Any]:
+    return namedtuple(kind.__name__, (*kind._fields, *fields))
 
 
 class Phase(NamedTuple):

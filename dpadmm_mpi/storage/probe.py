@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import is_file, is_folder, names_in, size_of
 from dpadmm_mpi.storage.result import load
 
 PATIENCE = 20.0  # seconds, and
@@ -20,9 +21,9 @@ def probe(paths: Iterable[Path]) -> None:
 
     Folders mean their result files. For commands of one process: ranks of a job must not fork.
     """
-    files = [file for path in paths for file in (sorted(path.glob("*.h5")) if path.is_dir() else [path])]
+    files = [file for path in paths for file in (names_in(path, "*.h5") if is_folder(path) else [path])]
     for file in files:
-        if file.is_file() and (fate := _fate_of(file)):
+        if is_file(file) and (fate := _fate_of(file)):
             raise InputError(f"{file}: damaged: HDF5's library {fate} in it; get the file again")
 
 
@@ -32,7 +33,7 @@ def _fate_of(file: Path) -> str:
     child = os.fork()
     if child == 0:
         _read_and_leave(file)
-    end = time.monotonic() + PATIENCE + file.stat().st_size / SPEED
+    end = time.monotonic() + PATIENCE + size_of(file) / SPEED
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         if time.monotonic() > end:
             os.kill(child, signal.SIGKILL)

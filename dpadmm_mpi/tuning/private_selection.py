@@ -27,6 +27,7 @@ from dpadmm_mpi.data.dataset import partition_table
 from dpadmm_mpi.data.sources import Synthetic
 from dpadmm_mpi.engine.loop import execute
 from dpadmm_mpi.errors import DpadmmError, InputError
+from dpadmm_mpi.files import make_folder
 from dpadmm_mpi.methods.base import Config, make_plan, methods
 from dpadmm_mpi.networks.graphs import build
 from dpadmm_mpi.parallel.serial import Serial
@@ -120,7 +121,7 @@ def _dataset(config: Config) -> Any:
 
 def _with_fixed_split(task: Task, nodes_file: Path) -> Task:
     """The same nodes, records and test records whatever the seed, so that each try may have noise of its own."""
-    nodes_file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(nodes_file.parent)
     nodes_file.write_text(partition_table(_dataset(task.base)), encoding="utf-8")
     settings: list[Setting] = [("data.split", "node-file"), ("data.node_file", str(nodes_file.resolve()))]
     request = replace(task.request, without=("train",))

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 from support import TOP, MakeConfig, Process, WriteToml, command, popen, sentences
 
-from dpadmm_mpi.cli.schedulers import SCHEDULERS, BatchJob, script
+from dpadmm_mpi.cli.schedulers import LOSSES, SCHEDULERS, BatchJob, script
 
 TEMPLATES = {"slurm": "job.sbatch", "pbs": "job.pbs", "lsf": "job.lsf", "sge": "job.sge"}
 # What scripts/job.* show: `dpadmm submit sweep.toml --ranks 20 --time 4:00:00` for a file with twelve configurations.
@@ -20,7 +20,8 @@ TEMPLATE = BatchJob("sweep", ("sweep.toml",), ranks=20, seconds=4 * 3600, tasks=
 # The fourth job of array 77, as each scheduler says it.
 NUMBERS = {
     "SLURM_JOB_ID": "80", "SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "3",
-    "PBS_JOBID": "77[3].server", "PBS_ARRAY_INDEX": "3", "LSB_JOBINDEX": "4", "SGE_TASK_ID": "4",
+    "PBS_JOBID": "77[3].server", "PBS_ARRAY_INDEX": "3", "LSB_JOBID": "77", "LSB_JOBINDEX": "4",
+    "JOB_ID": "77", "SGE_TASK_ID": "4",
 }  # fmt: skip
 StandIns: TypeAlias = Callable[..., Path]  # make(name=text): programs in a folder, which is returned
 each_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -60,7 +61,10 @@ def test_arguments_arrive_as_they_were_typed(stand_ins: StandIns, tmp_path: Path
     expected = ["-n", "5", "dpadmm", "run", *odd, "--resume"]
     expected += ["--walltime", "00:58:00"] if scheduler in ("pbs", "sge") else []
     expected += ["--index", "3"] if tasks > 1 else []
-    assert (tmp_path / "arguments").read_text().split("\0")[:-1] == expected
+    *arrived, option, file, end = (tmp_path / "arguments").read_text().split("\0")
+    assert (arrived, option, end) == (expected, "--lost", "")
+    assert file.startswith(f"{tmp_path}/x-")
+    assert not Path(file).exists()  # nothing was lost
     assert (tmp_path / "threads").read_text() == "1\n"
     assert process.returncode == 0
 
@@ -115,6 +119,29 @@ def wait_for(process: "subprocess.Popen[str]", condition: Callable[[], bool]) ->
     while not condition():
         assert process.poll() is None
         time.sleep(0.02)
+
+
+LOSING = 'echo "a host" > "${@: -1}"; exit {code}'  # in the file behind --lost
+
+
+@each_scheduler
+@pytest.mark.parametrize("code", [1, 137])
+def test_a_lost_host_puts_the_job_back_whatever_the_launchers_code_but_not_for_ever(
+    stand_ins: StandIns, tmp_path: Path, scheduler: str, code: int
+) -> None:
+    folder = stand_ins(mpiexec=LOSING.replace("{code}", str(code)), scontrol=CALLED, qrerun=CALLED)
+    codes = []
+    for _ in range(LOSSES + 1):
+        process = start(scheduler, BatchJob("x", (), 5, 3600, 12, programs=folder), tmp_path)
+        process.communicate(timeout=20)
+        codes.append(process.returncode)
+    assert codes == [AGAIN[scheduler]] * LOSSES + [code]
+    called = (tmp_path / "called").read_text() if (tmp_path / "called").exists() else ""
+    assert called == ("" if REQUEUES[scheduler] is None else LOSSES * f"{REQUEUES[scheduler]}\n")
+    stand_ins(mpiexec=LOSING.replace("{code}", "0"))  # the last rank had left before
+    process = start(scheduler, BatchJob("x", (), 5, 3600, 12, programs=folder), tmp_path)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
 
 
 def test_lsf_itself_puts_75_back() -> None:
@@ -194,8 +221,10 @@ def test_what_a_site_may_want(stand_ins: StandIns, tmp_path: Path, scheduler: st
     environment = {"PATH": f"{folder}:{os.environ['PATH']}", "PBS_O_WORKDIR": str(tmp_path)}
     subprocess.run(["bash"], input=script(scheduler, job), env=environment, cwd=tmp_path, text=True, check=True, timeout=20)
     walltime = ["--walltime", "00:58:00"] if SCHEDULERS[scheduler].watches_clock else []
-    expected = ["--n=5", "dpadmm", "run", "my.toml", "--resume", *walltime, "--pack", "4", "/a b", "a b"]
-    assert (tmp_path / "arguments").read_text().splitlines() == expected
+    expected = ["--n=5", "dpadmm", "run", "my.toml", "--resume", *walltime, "--pack", "4", "--lost", "/a b", "a b"]
+    arrived = (tmp_path / "arguments").read_text().splitlines()
+    del arrived[arrived.index("--lost") + 1]
+    assert arrived == expected
     assert (tmp_path / "loaded").read_text() == "load gcc/13 openmpi\n"
 
 

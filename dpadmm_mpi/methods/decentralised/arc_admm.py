@@ -48,6 +48,8 @@ class ArcAdmm(NetworkMethod):
     released: ClassVar[tuple[str, ...]] = ("messages",)
     sends: ClassVar[tuple[str, ...]] = ("messages",)
     extra_state: ClassVar[tuple[str, ...]] = ("arcs", "messages")
+    stands_faults: ClassVar[bool] = False
+    counts_heard: ClassVar[bool] = False
 
     relaxation: Annotated[float, Meta(gt=0, le=1)] = 0.5  # a, the weight of what arrives; 0.5: conventional ADMM without faults
 

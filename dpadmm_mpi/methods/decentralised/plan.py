@@ -35,6 +35,7 @@ from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK, GraphM
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
+from dpadmm_mpi.networks.timeline import faults_on
 from dpadmm_mpi.networks.topology import IncomingSum, Topology, WeightedSum
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.correlated_noise import Worth
@@ -332,6 +333,7 @@ def make_plan(
     terms = config.problem.terms
     assert isinstance(terms, ConsensusTerms)
     check_sizes(terms.C, dataset.sizes)
+    refuse_noise(config, topology)
     loss = fitted_loss(config, dataset)
     releases = _releases(method, config, topology, dataset, loss)
     notes = []
@@ -404,6 +406,11 @@ def _ambiguities(method: NetworkMethod, releases: NetworkReleases, nodes: int) -
         for key, schedule in given
         if schedules.is_ambiguous(schedule, len(releases.data_steps), nodes)
     ]
+
+
+def refuse_noise(config: Config, topology: Topology) -> None:
+    if faults_on(topology) is not None and config.is_noisy:
+        raise InputError('network.faults: the accounts do not know them yet; use privacy.perturbation = "none"')
 
 
 def check_sizes(C: float, sizes: Ints) -> None:
@@ -583,6 +590,7 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
         seed=config.seed,
         features=releases.features,
         neighbours=topology.neighbours,
+        faults=faults_on(topology),
     )
     if not method.mixes:
         return plain
@@ -591,9 +599,9 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
 
 
 def _resting(releases: NetworkReleases) -> Bools:
-    """(T+1, N): the data steps of nodes whose budget is spent."""
-    resting = np.zeros((releases.iterations + 1, releases.nodes), dtype=bool)
-    resting[releases.data_steps] = ~releases.active
+    """(1, T+1, N): the data steps of nodes whose budget is spent."""
+    resting = np.zeros((1, releases.iterations + 1, releases.nodes), dtype=bool)
+    resting[0, releases.data_steps] = ~releases.active
     return resting
 
 

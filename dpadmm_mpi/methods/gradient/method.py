@@ -26,6 +26,7 @@ class Gradient(Method):
     terms: ClassVar[type[Terms]] = ConsensusTerms
     perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation, GradientPerturbation)
     default_perturbation: ClassVar[str] = "gaussian"
+    stands_faults: ClassVar[bool] = True
     steps: ClassVar[tuple[str, ...]] = ("gradient_options",)
 
     # The step size: a number, { first, ratio, limit }, one for each gradient; auto: 1/L, L = C c1 + rho/N, also as `first`

@@ -26,11 +26,12 @@ from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised.algorithm import State
 from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK
-from dpadmm_mpi.methods.decentralised.plan import ConsensusTerms, check_sizes
+from dpadmm_mpi.methods.decentralised.plan import ConsensusTerms, check_sizes, refuse_noise
 from dpadmm_mpi.methods.gradient import accounts, observers, theory
 from dpadmm_mpi.methods.gradient.algorithm import DescentNodes, GradientNodes, Settings, TrackingNodes
 from dpadmm_mpi.methods.gradient.measures import GradientMeasures, TrackingMeasures
 from dpadmm_mpi.networks.metropolis import acceleration, matrix, metropolis, second_eigenvalue
+from dpadmm_mpi.networks.timeline import faults_on
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.perturbations import GradientPerturbation
@@ -231,6 +232,7 @@ def make_plan(
     check_sizes(terms.C, dataset.sizes)
     loss = fitted_loss(config, dataset)
     found = second_eigenvalue(topology)
+    refuse_noise(config, topology)
     steps = np.arange(1, config.iterations + 1, options.mixing_steps)
     sizes = step_sizes(options.step, len(steps), 1.0 / smoothness(loss, terms, topology.nodes))
     kept = within_budget(method, config, _releases(method, config, dataset, loss, steps))
@@ -245,6 +247,7 @@ def make_plan(
         init=options.init,
         seed=config.seed,
         features=releases.features,
+        faults=faults_on(topology),
     )
     return GradientPlan(
         config=config,
