@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from dpadmm_mpi.cli.options import (
+    OutputPath,
     config_argument,
     debug_option,
     extension_option,
@@ -49,7 +50,7 @@ def _walltime(_context: click.Context, _option: click.Parameter, text: str | Non
 
 @click.command()
 @config_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The HDF5 file, or the folder of several variants.")
+@click.option("-o", "--output", type=OutputPath(), help="The HDF5 file, or the folder of several variants.")
 @set_option
 @only_option
 @click.option("--index", type=click.IntRange(min=0), help="One variant by its number, from 0: for array jobs.")
