@@ -33,6 +33,8 @@ class Purpose(IntEnum):
     ABSENCE = 14
     CHANGE = 15  # of redrawn graphs, the number of the graph in the place of the iteration
     COMPRESSION = 16
+    LATENCY = 17  # two nodes in the place of the node, an exchange of an iteration in that of the iteration
+    BANDWIDTH = 18
     CANARIES = 20
     TRIALS = 30
     TRIES = 31

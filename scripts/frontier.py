@@ -85,6 +85,7 @@ CURVES = (
           space={"iterations": "1:12:log", "algorithm.inner_steps": "5:100:log"}, trials=4),
 )  # fmt: skip
 FEW = ("MR-ADMM", "M-ADMM (PP)", "DP-DGD", "one-shot", "gossip", "central-objective")
+CLASSES = ("R-ADMM", "ADMM (DVP)", "DP gradient tracking", *FEW)
 HUB = ("ps-admm", "dp-admm", "dp-acc-admm")  # methods with a server or a curator
 LITTLE_NOISE = 10.0  # from this epsilon on more steps and smaller penalties may pay
 
@@ -96,6 +97,9 @@ class Figure:
     epsilons: tuple[str, ...]
     curves: tuple[str, ...]
     share: float = 1.0  # of the trials
+    problem: dict[str, Any] = field(default_factory=dict)
+    classes: int = 2
+    out_of_reach: dict[str, tuple[str, ...]] = field(default_factory=dict)  # where it is not the curve's own
 
 
 FIGURES = {
@@ -103,6 +107,9 @@ FIGURES = {
                     tuple(curve.label for curve in CURVES)),
     "a9a": Figure("frontier-a9a", {"source": "a9a", "train": 40000}, ("1", "0.1", "10"), FEW, share=0.5),
     "ijcnn1": Figure("frontier-ijcnn1", {"source": "ijcnn1", "train": 40000}, ("1", "0.1", "10"), FEW, share=0.5),
+    "relationship": Figure("frontier-relationship", {"source": "adult-relationship", "train": 40000}, ("1", "0.1", "10"),
+                           CLASSES, problem={"loss": "softmax"}, classes=6,
+                           out_of_reach=dict.fromkeys(("R-ADMM", "M-ADMM (PP)", "ADMM (DVP)"), ("0.1", "1"))),
 }  # fmt: skip
 
 
@@ -118,7 +125,7 @@ def base_of(figure: Figure, seed: int) -> dict[str, Any]:
         "iterations": 50,
         "data": figure.data,
         "network": {"graph": "random", "nodes": 5},
-        "problem": {"C": C, "rho": 0.22},
+        "problem": {"C": C, "rho": 0.22} | figure.problem,
         "privacy": {"delta": DELTA},
         "record": {"optimum": False},
     }
@@ -149,9 +156,21 @@ def task_of(figure: Figure, curve: Curve, e: str, runs: int) -> Task:
         space |= {"iterations": "1:30:log", eta: "0.01:3:log"}
     if float(e) >= LITTLE_NOISE and curve.method == "one-shot":
         space |= {"algorithm.eta": "0.002:2:log"}
+    if float(e) < LITTLE_NOISE and curve.account == "epsilon" and figure.classes > 2:
+        space |= penalties_of_classes(figure, curve, float(e))
     return make_task(
         Request(table), Wish(epsilon=float(e), delta=DELTA, methods=(curve.method,), runs=runs, on=curve.on, space=space)
     )
+
+
+def penalties_of_classes(figure: Figure, curve: Curve, e: float) -> dict[str, str]:
+    """From where the determinant term of one data step, (k - 1) ln(1 + C / (B mu k)), takes all of epsilon; few such steps."""
+    alone = curve.method in ("one-shot", "central-objective")
+    records = figure.data["train"] / (1 if curve.method == "central-objective" else 5)
+    smallest = (1.0 - 1.0 / figure.classes) * C / (records * e)  # of mu, which is 2 eta, or 2 eta V with V about 2 neighbours
+    low = smallest / (2.0 if alone else 4.0)
+    key = "algorithm.eta.first" if isinstance(curve.algorithm["eta"], dict) else "algorithm.eta"
+    return {key: f"{low:.3g}:{30.0 * low:.3g}:log"} | ({"iterations": "1:4:log"} if e < 1.0 and not alone else {})
 
 
 def jobs(figure: Figure) -> Iterator[tuple[Curve, str, Path]]:
@@ -166,13 +185,13 @@ def study_of(figure: Figure, curve: Curve, e: str, path: Path, runs: int) -> Stu
     return search(task_of(figure, curve, e, runs), tuners["tpe"](), trials, Serial(), path)
 
 
-def has_papers(curve: Curve, e: str) -> bool:
-    return curve.published and e not in curve.out_of_reach
+def has_papers(figure: Figure, curve: Curve, e: str) -> bool:
+    return curve.published and e not in figure.out_of_reach.get(curve.label, curve.out_of_reach)
 
 
 def papers_error(figure: Figure, curve: Curve, e: str, path: Path, runs: int) -> float:
     """Of the paper's settings, on the searched records: a search that has not found better ones keeps them."""
-    if not has_papers(curve, e):
+    if not has_papers(figure, curve, e):
         return float("inf")
     known = path.with_suffix(".papers")
     if not known.exists():
@@ -210,7 +229,7 @@ def write(figure: Figure, runs: int) -> None:
     variants: list[dict[str, Any]] = [{"name": "non-private", "algorithm": {"method": "admm", "eta": 1.0}}]
     counted = 0
     for curve, e, path in jobs(figure):
-        if has_papers(curve, e):
+        if has_papers(figure, curve, e):
             variants.append(published(curve, e))
         if path.exists():
             study = study_of(figure, curve, e, path, runs)

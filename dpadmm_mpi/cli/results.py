@@ -81,10 +81,19 @@ def show(files: tuple[Path, ...], form: str | None, against: tuple[int, ...]) ->
 )
 @click.option("--account", metavar="NAME", help="One privacy account, as in --account epsilon. Default: all, or the first.")
 @click.option("--bars", is_flag=True, help="The range over the runs as bars, not as a band.")
+@click.option(
+    "--x", default="iteration", metavar="AXIS", help="Draw over iteration, or with [network.time] over seconds or bytes."
+)
 @extension_option
 @debug_option
 def plot(
-    files: tuple[Path, ...], output: Path | None, kind: str, account: str | None, bars: bool, extensions: tuple[str, ...]
+    files: tuple[Path, ...],
+    output: Path | None,
+    kind: str,
+    account: str | None,
+    bars: bool,
+    x: str,
+    extensions: tuple[str, ...],
 ) -> int:
     """Draw FILE... (or folders of them); several files are compared. The mean over the runs is a line, their range a band.
 
@@ -107,6 +116,7 @@ def plot(
     \b
     dpadmm plot quickstart.h5
     dpadmm plot fig5/*.h5 --kind loss-privacy --account epsilon -o fig5.svg
+    dpadmm plot network.h5 star.h5 --kind test-error --x seconds
     """
     from dpadmm_mpi.plots import draw
     from dpadmm_mpi.storage.probe import probe
@@ -115,7 +125,7 @@ def plot(
     load_extensions(extensions)
     target = in_folder(output, _beside(files[0], ".png" if kind == "overview" else f"-{kind}.png"))
     probe(files)
-    draw(load_all(files), target, kind, account, bars)
+    draw(load_all(files), target, kind, account, bars, x)
     say(f"written: {target}")
     return 0
 

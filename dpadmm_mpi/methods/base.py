@@ -34,6 +34,7 @@ from dpadmm_mpi.networks.metropolis import acceleration, second_eigenvalue, step
 from dpadmm_mpi.networks.network import Network
 from dpadmm_mpi.networks.timeline import NetworkFaults, faults_on
 from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.networks.virtual_time import Clock, Leg
 from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
 from dpadmm_mpi.privacy.releases import Releases
@@ -554,9 +555,38 @@ class Plan(ABC, Generic[S]):
     def known_before(self) -> Mapping[str, Known]:
         """What is recorded before the first iteration beside accounts and schedules, by its HDF5 name."""
         if self.budget_steps is None:
-            return {}
+            return self._virtual_time
         text = "data steps that the node's privacy budget lasts for, of those that the configuration has"
-        return {"privacy/budget_steps": Known(self.budget_steps, ("node",), text)}
+        return {"privacy/budget_steps": Known(self.budget_steps, ("node",), text), **self._virtual_time}
+
+    @property
+    def _virtual_time(self) -> dict[str, Known]:
+        """When iterations end, and what was sent by then; {}: nobody asks."""
+        time = self.config.network.time
+        if not time.is_given:
+            return {}
+        found = [
+            Clock(time, self.topology, self.sizes, 8 * self.features, self.config.seed, runs).elapsed(
+                self.legs(time.passes, runs)
+            )
+            for runs in self.groups_of_runs
+        ]
+        return {
+            f"network/{name}": Known(np.concatenate(values)[:, self.recorded], ("run", "iteration"), words)
+            for name, words, values in (
+                ("seconds", "virtual time at the end of the iteration, in seconds since the start", [e.seconds for e in found]),
+                ("bytes", "bytes that all nodes have sent since the start, lost ones included", [e.bytes_sent for e in found]),
+            )
+        }
+
+    def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
+        """The exchanges of an iteration, and the passes over the records before each, for virtual time."""
+        return [self._leg("edges", passes_per_solve if self.solves_exactly else 1.0)]
+
+    def _leg(self, channel: str, passes: Array | float, first: int = 0) -> Leg:
+        """An exchange of every iteration from `first` on, with passes over the records from iteration 1 on."""
+        t = np.arange(self.iterations + 1)
+        return Leg(channel, passes * np.ones((1, 1, self.nodes)) * (t > 0)[:, None], t >= first)
 
     @property
     @abstractmethod

@@ -280,6 +280,21 @@ class Mixing:
         return cls(np.array(rows), weights)
 
 
+def renewed(t: int, fresh: NDArray[np.int16], held: Array, late: Array | None, coming: Array) -> tuple[Array, Array | None]:
+    """What arcs have brought last by the end of exchange t, and what is on its way; `coming` is sent in this exchange."""
+    held = np.where((fresh == 0)[..., None], coming, held)
+    if late is None:
+        return held, None
+    features = coming.shape[-1]
+    late = late.reshape(*late.shape[:2], -1, features).copy()
+    longest = late.shape[2]
+    for k in range(1, longest + 1):
+        if (now := fresh == k).any():
+            held = np.where(now[..., None], late[:, :, (t - k) % longest], held)
+    late[:, :, t % longest] = coming
+    return held, late.reshape(*late.shape[:2], -1)
+
+
 class Inbox:
     """What the nodes of a rank have received last along each arc, and sums over those that count."""
 
@@ -299,17 +314,7 @@ class Inbox:
 
     def receive(self, t: int, held: Array, late: Array | None, values: Array) -> tuple[Array, Array | None]:
         """What is held after exchange t, and what is on its way, (runs, arcs here, ...); from (runs, known, features)."""
-        coming, fresh = values[:, self._senders], self.timeline.fresh[:, t][:, self._here]
-        held = np.where((fresh == 0)[..., None], coming, held)
-        if late is None:
-            return held, None
-        longest, features = self.faults.longest_delay, values.shape[-1]
-        late = late.reshape(*late.shape[:2], longest, features).copy()
-        for k in range(1, longest + 1):
-            if (now := fresh == k).any():
-                held = np.where(now[..., None], late[:, :, (t - k) % longest], held)
-        late[:, :, t % longest] = coming
-        return held, late.reshape(*late.shape[:2], -1)
+        return renewed(t, self.timeline.fresh[:, t][:, self._here], held, late, values[:, self._senders])
 
     def sums(self, t: int, held: Array, weighted: bool) -> Array:
         """Over the neighbours that were heard, in ascending order, (runs, places, features); by Metropolis weights if asked."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.plots.style import (
+    AXES,
     LEGEND_LINE,
     Request,
     account_line,
@@ -130,12 +131,12 @@ def draw_measure(request: Request, axis: Any, measure: str) -> None:
     for index, (result, look) in enumerate(request):
         if has_numbers(result, measure):
             rows = reached(result, measure)
-            ranges.append(band(axis, result.iteration[rows], result[measure][:, rows], look, index, request))
+            ranges.append(band(axis, request.along(result)[rows], result[measure][:, rows], look, index, request))
     if _wants_logarithm(request, measure, ranges):
         logarithmic(axis)
     else:
         leave_out_the_start(axis, ranges)
-    caption(axis, title_of(request, measure))
+    caption(axis, title_of(request, measure), AXES[request.x])
 
 
 def title_of(request: Request, measure: str) -> str:
@@ -178,9 +179,9 @@ def draw_accounts(request: Request, axis: Any) -> None:
             values = result[f"privacy/{name}"]
             lines = {**look, "linestyle": account_line(name), "label": None}
             at = spots(int(rows.sum()), index, len(request.results)).tolist()
-            axis.plot(result.iteration[rows], values[rows], markevery=at, **lines)
+            axis.plot(request.along(result)[rows], values[rows], markevery=at, **lines)
             ends.append(values[rows][-1])
-    caption(axis, "total privacy loss")
+    caption(axis, "total privacy loss", AXES[request.x])
     if not ends:
         axis.text(0.5, 0.5, "not private:\nevery account is infinite", ha="center", va="center", transform=axis.transAxes)
         axis.set_xticks([])

@@ -27,6 +27,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v")  # 7, 3 and 5: the first 105 files all look different
 FORMATS = ("png", "svg", "pdf")
+AXES = {"iteration": "iteration t", "seconds": "virtual time [s]", "bytes": "sent by all nodes [B]"}
 MAP = "cividis"  # from dark to light in grey too
 MARKS = 8  # markers or bars on each curve
 LONGEST = 600  # characters of a text in a figure
@@ -60,6 +61,7 @@ class Request:
     account: str | None = None
     bars: bool = False
     places: tuple[int, ...] = ()  # of the results among those of a page, whose looks they keep; empty: 0, 1, 2, ...
+    x: str = "iteration"  # what curves are drawn over: one of AXES
 
     def __iter__(self) -> Iterator[tuple[Result, dict[str, Any]]]:
         """Each result with its look; a lone one needs no marker."""
@@ -68,6 +70,10 @@ class Request:
             marker = MARKERS[place % len(MARKERS)] if len(self.results) > 1 else None
             look = {"color": COLOURS[place % len(COLOURS)], "linestyle": STYLES[place % len(STYLES)], "marker": marker}
             yield result, {**look, "label": label}
+
+    def along(self, result: Result) -> Array:
+        """Where its rows stand on the horizontal axis; of what differs between the runs, the mean."""
+        return result.iteration if self.x == "iteration" else np.asarray(result[f"network/{self.x}"].mean(axis=0))
 
     @property
     def shade(self) -> float:

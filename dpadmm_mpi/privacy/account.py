@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # the mathematics of composition is for those who compute an 
 
 R = TypeVar("R", bound=Releases)
 
+SMALLEST_STEP, LARGEST_STEP = 1e-15, 1.0  # relative, of noise that is raised until an account is not above its target
+
 # Kinds of account belong to the families that they are about.
 accounts = Registry["AccountKind[Any]"]("account", "accounts", homes=("methods.decentralised.accounts", "methods.gaussian"))
 
@@ -149,8 +151,24 @@ def calibrate(releases: R, target: float, account: str, delta: float) -> R:
     refuse_account(kinds, account)
     if releases.unaccounted:
         raise InputError(f"privacy.target: cannot be met: {releases.unaccounted}; give the size of the noise instead")
-    met: R = kinds[account].calibrate(releases, target, delta)
-    return met
+    return _not_above(kinds[account], kinds[account].calibrate(releases, target, delta), target, delta)
+
+
+def _not_above(kind: AccountKind[Any], releases: R, target: float, delta: float) -> R:
+    """With as little more noise as brings the account, as it is recorded, down to the target.
+
+    A search may look at the last step alone, or at some nodes, in an order of its own: what it ends at is then above the
+    target by a rounding, or by the grid of a convolution. An account that is infinite stays so: it says that nothing is met.
+    """
+    step = SMALLEST_STEP
+    while target < (spent := float(kind.compute(releases, delta).values[-1])) < np.inf:
+        if step > LARGEST_STEP:
+            raise InputError(
+                f"privacy.target: {target:g} cannot be met: the account {kind.label} is still {spent:.6g} there; raise it"
+            )
+        step = max(2.0 * step, 1.5 * (spent / target - 1.0))
+        releases = releases.with_more_noise(1.0 + step)
+    return releases
 
 
 def refuse_account(kinds: "dict[str, AccountKind[Any]]", account: str) -> None:

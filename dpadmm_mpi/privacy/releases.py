@@ -33,6 +33,10 @@ class Releases:
         """What is released before the records are touched once more."""
         raise TypeError("a kind of releases says what its first part is")
 
+    def with_more_noise(self, factor: float) -> Self:
+        """The same with noise that is larger by a factor."""
+        raise TypeError("a kind of releases says how its noise grows")
+
     def parts(self) -> Sequence[tuple[Ints, Self]]:
         """Nodes with what they release, where not all touch their records equally often."""
         return [(np.arange(self.nodes), self)]
@@ -86,6 +90,10 @@ class NetworkReleases(DataSteps, Releases):
         kept = {name: getattr(self, name)[:touches] for name in ("data_steps", "eta", "theta", "parameter")}
         return replace(self, iterations=last, **kept)
 
+    def with_more_noise(self, factor: float) -> Self:
+        assert self.noise is not None
+        return replace(self, parameter=self.parameter * factor ** -float(self.noise.exponent))
+
     def of_nodes(self, nodes: Ints) -> Self:
         """Of some nodes alone: rho/N stays what it is."""
         over_nodes = {name: getattr(self, name)[:, nodes] for name in ("eta", "theta", "parameter")}
@@ -111,13 +119,17 @@ class GaussianReleases(Releases):
 
     noise_std: float
 
+    def with_more_noise(self, factor: float) -> Self:
+        return replace(self, noise_std=self.noise_std * factor)
+
 
 @dataclass(frozen=True, kw_only=True)
 class GradientReleases(GaussianReleases):
     """K noisy gradients of each of N nodes, from which all else that travels is computed.
 
     Glossary: B record counts, (N,); C and G as in the problem: one record weighs C/B, and the slope of its loss is at most G;
-    noise_std is sigma of the first gradient; growth is sigma_k / sigma_1, (K,).
+    noise_std is sigma of the first gradient; growth is sigma_k / sigma_1, (K,); worth is that of noise that neighbours share,
+    (N,), as in NetworkReleases.
     """
 
     data_steps: Ints  # (K,) the iterations that touch the records
@@ -125,6 +137,7 @@ class GradientReleases(GaussianReleases):
     B: Array
     C: float
     G: float
+    worth: Array | None = None
 
     @property
     def nodes(self) -> int:

@@ -23,13 +23,14 @@ def trajectory(
     perturbation: str,
     noise: AtStepAndNode,
     active: Happens = lambda t, i: True,
-    arrives: Callable[[int, int, int], bool] = lambda t, i, j: True,
+    age: Callable[[int, int, int], int] = lambda t, i, j: 0,
 ) -> Array:
-    """x_i(t) for t = 0..T, (T+1, N, d). arrives(t, i, j): whether what j sends to i in iteration t gets there."""
+    """x_i(t) for t = 0..T, (T+1, N, d). age(t, i, j): how many iterations ago j sent what i gets from it in t; -1: nothing."""
     N, d = start.shape
     x = [start[i].copy() for i in range(N)]
     z = {(i, j): 2 * eta * start[i] for i in range(N) for j in neighbours[i]}
     history = []
+    sent: list[dict[tuple[int, int], Array]] = []
     for t in range(iterations + 1):
         for i in range(N):
             if t == 0 or not active(t, i):
@@ -48,9 +49,10 @@ def trajectory(
             solution = root(condition, x[i], jac=jacobian, tol=1e-13)
             assert np.linalg.norm(condition(solution.x)) < 1e-9
             x[i] = solution.x + (drawn if perturbation == "primal" else 0.0)
-        sent = {(j, i): 4 * eta * x[j] - z[j, i] for j in range(N) if active(t, j) for i in neighbours[j]}
-        for (j, i), q in sent.items():
-            if arrives(t, i, j):
-                z[i, j] = (1 - relaxation) * z[i, j] + relaxation * q
+        sent.append({(j, i): 4 * eta * x[j] - z[j, i] for j in range(N) for i in neighbours[j]})
+        for i, j in list(z):
+            if (ago := age(t, i, j)) >= 0:
+                assert t == ago or active(t - ago, j)
+                z[i, j] = (1 - relaxation) * z[i, j] + relaxation * sent[t - ago][j, i]
         history.append(np.stack(x))
     return np.stack(history)

@@ -18,15 +18,20 @@ from msgspec import Meta
 
 from dpadmm_mpi.config.ranges import Between, Space
 from dpadmm_mpi.data.dataset import Dataset
+from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Assumptions, Config, Plan, Schedules, methods
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, Node, State, state_type
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures
 from dpadmm_mpi.methods.decentralised.plan import NetworkMethod, NetworkPlan, make_plan
 from dpadmm_mpi.methods.measures import Layout, Quantity
-from dpadmm_mpi.methods.nodes import Phase, replaced
+from dpadmm_mpi.methods.nodes import Phase, extended, replaced
+from dpadmm_mpi.networks.network import Network
+from dpadmm_mpi.networks.timeline import renewed
 from dpadmm_mpi.networks.topology import ArcsInto, Topology
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.types import Array, Bools, Ints
+
+LATE = "late_messages"  # a field of the state: what is on its way along each arc
 
 
 def messages(primal: Array, arcs: Array, eta: Array) -> Array:
@@ -48,7 +53,6 @@ class ArcAdmm(NetworkMethod):
     released: ClassVar[tuple[str, ...]] = ("messages",)
     sends: ClassVar[tuple[str, ...]] = ("messages",)
     extra_state: ClassVar[tuple[str, ...]] = ("arcs", "messages")
-    stands_faults: ClassVar[bool] = False
     counts_heard: ClassVar[bool] = False
 
     relaxation: Annotated[float, Meta(gt=0, le=1)] = 0.5  # a, the weight of what arrives; 0.5: conventional ADMM without faults
@@ -59,11 +63,19 @@ class ArcAdmm(NetworkMethod):
 
     def penalty(self, node: Node, state: State, t: int, noise: Array) -> tuple[Array, Array]:
         """(n_i - sum_j z_ij).x + eta V_i ||x||^2"""
-        return noise - state.neighbour_sum, (2.0 * node.eta(t) * node.degree)[:, 0]
+        return noise - state.neighbour_sum, (2.0 * node.eta(t) * node.degree)[..., 0]
 
     def gradient_behind(self, node: Node, before: State, primal: Array, t: int) -> Array:
         """Nothing is recycled."""
         return before.gradient
+
+    def check_faults(self, network: Network) -> None:
+        super().check_faults(network)
+        if "compression" in network.faults.kinds:
+            raise InputError(
+                "network.faults.compression: arc-admm sends each neighbour a message of its own, which cannot be made of a "
+                "compressed vector; remove it, or choose another method"
+            )
 
     def plan(self, config: Config, topology: Topology, dataset: Dataset[Any]) -> Plan[State]:
         return make_plan(self, config, topology, dataset, kind=ArcPlan)
@@ -72,31 +84,40 @@ class ArcAdmm(NetworkMethod):
 class ArcNodes(NetworkNodes):
     """The nodes of one rank, with the arcs that end at them."""
 
-    arc_fields: ClassVar[tuple[str, ...]] = ("arcs", "messages")
+    @property
+    def arc_fields(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("arcs", "messages", LATE) if self._delays else ("arcs", "messages")
+
+    @property
+    def _delays(self) -> int:
+        """The longest one of a message, in iterations."""
+        return 0 if self.settings.faults is None else self.settings.faults.longest_delay
+
+    @cached_property
+    def _into(self) -> ArcsInto:
+        return ArcsInto(self.settings.neighbours, self.node.nodes)
 
     def phases(self, t: int) -> tuple[Phase, ...]:
         return (Phase("messages", "arcs"),)
 
     def initial(self, runs: range) -> State:
         state = super().initial(runs)
-        arcs = starting_arcs(state.primal, self.node, self._into)
-        none = state.primal[..., :0]
-        return replaced(state, {"dual": none, "gradient": none, "arcs": arcs, "messages": arcs})
-
-    @cached_property
-    def _into(self) -> ArcsInto:
-        return ArcsInto(self.settings.neighbours, self.node.nodes)
+        return started(
+            state._replace(dual=state.dual[..., :0], gradient=state.dual[..., :0]), self.node, self._into, self._delays
+        )
 
     def work(self, state: State, t: int, runs: range, phase: int) -> State:
         return sending(super().work(state, t, runs, phase), self.node, self._into, t)
 
     def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
-        return received(state, incoming, np.ones(incoming.shape[:2], dtype=bool), self.settings.method, self._into)
+        return received(state, incoming, t, self.node, runs, self._into)
 
 
-def starting_arcs(primal: Array, node: Node, into: ArcsInto) -> Array:
-    """2 eta x_i(0) on every arc (i, j), before the exchange of the starting points."""
-    return (2.0 * node.eta(1) * primal)[:, into.ends]
+def started(state: State, node: Node, into: ArcsInto, delays: int) -> State:
+    """With z_ij = 2 eta x_i(0), before the exchange of the starting points."""
+    arcs = (2.0 * node.eta(1) * state.primal)[:, into.ends]
+    late = {LATE: np.zeros((*arcs.shape[:2], delays * arcs.shape[2]))} if delays else {}
+    return extended(replaced(state, {"arcs": arcs, "messages": arcs}), late)
 
 
 def sending(state: State, node: Node, into: ArcsInto, t: int) -> State:
@@ -105,10 +126,17 @@ def sending(state: State, node: Node, into: ArcsInto, t: int) -> State:
     return replaced(state, {"messages": messages(state.primal[:, into.ends], arcs, eta[into.ends])})
 
 
-def received(state: State, incoming: Array, has_arrived: Bools, method: Any, into: ArcsInto) -> State:
-    """The state after what has arrived along the arcs, (runs, arcs, features)."""
-    arcs = relaxed_step(state._asdict()["arcs"], incoming, has_arrived, method.relaxation)
-    return replaced(state, {"arcs": arcs, "neighbour_sum": into.sums(arcs)})
+def received(state: State, incoming: Array, t: int, node: Node, runs: range, into: ArcsInto) -> State:
+    """The state after exchange t, from what was sent along the arcs in it, (runs, arcs, features)."""
+    settings, fields = node.settings, state._asdict()
+    has_arrived, late = np.ones(incoming.shape[:2], dtype=bool), {}
+    if settings.faults is not None:
+        fresh = settings.faults.timeline(runs).fresh[:, t][:, np.isin(settings.faults.arcs[:, 0], node.nodes)]
+        incoming, on_its_way = renewed(t, fresh, incoming, fields.get(LATE), incoming)
+        has_arrived, late = fresh >= 0, {} if on_its_way is None else {LATE: on_its_way}
+    assert isinstance(settings.method, ArcAdmm)
+    arcs = relaxed_step(fields["arcs"], incoming, has_arrived, settings.method.relaxation)
+    return replaced(state, {"arcs": arcs, "neighbour_sum": into.sums(arcs), **late})
 
 
 class ArcMeasures(NetworkMeasures):
@@ -170,22 +198,20 @@ class ArcPlan(NetworkPlan):
             )
         else:
             lines.append(
-                "-      convergence: relaxation = 1 is the Peaceman-Rachford iteration, which converges on a perfect network, "
-                "for O_i is strongly convex and smooth; where messages are lost nothing is proven: lower it"
+                "-      convergence: with relaxation = 1, the Peaceman-Rachford iteration, x_i converges on a perfect network "
+                "for strongly convex O_i; where messages are lost nothing is proven: lower it"
             )
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
 
     def replayed(self, node: Node, released: Array) -> list[State]:
-        """What all nodes held after every iteration, from the released x_i(t), (R, T+1, N, d)."""
-        into = ArcsInto(self.topology.neighbours, node.nodes)
-        (backwards,) = np.array(self.topology.arc_channel.receivers, dtype=np.int64).reshape(-1, 1).T
-        blank = dict.fromkeys((*State._fields, *self.method.extra_state), np.zeros_like(released[:, 0, :, :0]))
-        arcs = starting_arcs(released[:, 0], node, into)
-        state = replaced(state_type(self.method.extra_state)(**blank), {"arcs": arcs})
+        into, runs = ArcsInto(self.topology.neighbours, node.nodes), range(len(released))
+        backwards = np.array(self.topology.arc_channel.receivers, dtype=np.int64).reshape(-1)
+        blank = dict.fromkeys((*State._fields, *self.method.extra_state), released[:, 0, :, :0])
+        state = state_type(self.method.extra_state)(**blank)._replace(primal=released[:, 0])
+        state = started(state, node, into, 0 if self.faults is None else self.faults.longest_delay)
         states = []
         for t in range(released.shape[1]):
             state = sending(state._replace(primal=released[:, t]), node, into, t)
-            incoming = state._asdict()["messages"][:, backwards]
-            state = received(state, incoming, np.ones(incoming.shape[:2], dtype=bool), self.method, into)
+            state = received(state, state._asdict()["messages"][:, backwards], t, node, runs, into)
             states.append(state)
         return states

@@ -15,6 +15,7 @@ import numpy as np
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.audited_shared_noise import SharedNoise
 from dpadmm_mpi.methods.auditing import (
     AuditRequest,
     Examined,
@@ -36,7 +37,6 @@ from dpadmm_mpi.methods.decentralised.algorithm import (
     argmin_behind,
     penalty_of,
 )
-from dpadmm_mpi.methods.decentralised.audited_noise import SharedNoise
 from dpadmm_mpi.methods.decentralised.audited_steps import (
     CORNERS,
     AuditedStep,
@@ -164,7 +164,9 @@ def read_transcript(plan: NetworkPlan, recording: Recording, dataset: Dataset[An
     transcript = Transcript(recording, plan, dataset, node, history)
     if not isinstance(noise, CorrelatedGaussian):
         return transcript
-    return replace(transcript, shared=SharedNoise(plan, noise, settings, cache(transcript.drawn)))
+    assert plan.releases.worth is not None
+    about = plan.topology, noise, settings.seed, settings.parameter[:, 0], plan.releases.data_steps, plan.releases.worth
+    return replace(transcript, shared=SharedNoise(*about, cache(transcript.drawn)))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, get_args
 
-import msgspec
 import numpy as np
 
 from dpadmm_mpi.config import schedules
@@ -17,6 +16,7 @@ from dpadmm_mpi.config.schedules import Geometric, NonNegativeSchedule, Schedule
 from dpadmm_mpi.data.dataset import Dataset, target_of
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods import shared_noise
 from dpadmm_mpi.methods.base import (
     NO_NOISE,
     Assumptions,
@@ -37,6 +37,7 @@ from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
 from dpadmm_mpi.networks.timeline import faults_on
 from dpadmm_mpi.networks.topology import IncomingSum, Topology, WeightedSum
+from dpadmm_mpi.networks.virtual_time import Leg
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.correlated_noise import Worth
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian, Noise
@@ -181,28 +182,20 @@ class NetworkPlan(Plan[State]):
     def _examines_pairs(self) -> bool:
         """Only where a matrix over the nodes is small, and there is an epsilon that holds against every single node."""
         noise = self.releases.noise
-        every = not isinstance(noise, CorrelatedGaussian) or (isinstance(noise.colluders, int) and noise.colluders > 0)
+        every = not isinstance(noise, CorrelatedGaussian) or shared_noise.holds_against_every_node(noise)
         return every and 1 < self.nodes <= LARGEST_NETWORK and any(account.name == "epsilon" for account in self.accounts)
 
     @property
     def _correlation(self) -> dict[str, Known]:
-        """Of noise that neighbours share: its worth against those whom the accounts are about, and an eavesdropper alone."""
+        """Of noise that neighbours share."""
         r = self.releases
         if not isinstance(r.noise, CorrelatedGaussian) or r.worth is None:
             return {}
         from dpadmm_mpi.methods.decentralised import accounts
 
-        outside = _against_eavesdropper(r.noise, self.topology)
         delta = self.config.privacy.delta
-        total = accounts.epsilon(replace(r, worth=outside.factor), delta)[-1]
-        words = "deviation of a node's noise, given that of all others, over noise_std: against"
-        return {
-            "privacy/worth": Known(r.worth, ("node",), f"{words} an eavesdropper and the colluders, who pool their seeds"),
-            "privacy/eavesdropper_worth": Known(outside.factor, ("node",), f"{words} an eavesdropper who knows no seed"),
-            "privacy/eavesdropper_epsilon": Known(
-                total, ("node",), f"epsilon at delta = {delta:g} at the end, against an eavesdropper who knows no seed"
-            ),
-        }
+        against = lambda worth: accounts.epsilon(replace(r, worth=worth), delta)[-1]  # noqa: E731
+        return shared_noise.recorded(r.noise, r.worth, self.topology, against, delta)
 
     @property
     def _gamma(self) -> dict[str, Schedules]:
@@ -314,6 +307,14 @@ class NetworkPlan(Plan[State]):
         network = GraphMatrices.of(self.topology.neighbours)
         return ZNorm(network.laplacian, network.signless, self.settings.eta[:, 0], self.settings.theta[:, 0])
 
+    def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
+        """Recycled steps leave the records alone, and so do nodes that rest."""
+        touches = np.zeros((1, self.iterations + 1, self.nodes))
+        touches[:, self.releases.data_steps] = passes_per_solve
+        at_work = np.stack([~self.settings.rests(t, runs) for t in range(self.iterations + 1)], axis=1)
+        others = self.method.sends[1:]
+        return [self._leg("edges", touches * at_work), *(self._leg("edges", 0.0) for _ in others)]
+
     def optimum_search(self) -> OptimumSearch:
         from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 
@@ -366,7 +367,8 @@ def make_plan(
             f"the dual steps differ between the nodes, so the nodes agree in the end, but not at the optimum: {weights}for the "
             f"duals do not add up to zero; one algorithm.theta for all, for example {releases.eta[0].min():g}, leads there"
         )
-    notes += _shared_in_words(releases, topology)
+    if isinstance(releases.noise, CorrelatedGaussian) and releases.worth is not None:
+        notes.append(shared_noise.in_words(releases.noise, releases.worth, topology))
     settings = _settings(method, config, topology, releases)
     if topology.nodes == 1 and (settings.gamma == 0.0).any():
         raise InputError("algorithm.gamma: must be above 0 on a single node, where the recycled step divides by it")
@@ -481,31 +483,8 @@ def _worth(noise: Noise, parameter: Array, topology: Topology) -> Worth | None:
                 'privacy.noise_std: noise = "correlated-gaussian" has one for all nodes, as what neighbours share must cancel; '
                 "give one number, or one per data step"
             )
-        named = [] if isinstance(noise.colluders, int) else noise.colluders
-        if any(node >= topology.nodes for node in named) or len(set(named)) < len(named):
-            raise InputError(f"privacy.colluders: found {named}; there are the nodes 0 to {topology.nodes - 1}, each once")
+        return shared_noise.worth_of(noise, topology)
     return noise.worth(topology.neighbours)
-
-
-def _against_eavesdropper(noise: CorrelatedGaussian, topology: Topology) -> Worth:
-    found = msgspec.structs.replace(noise, colluders=0).worth(topology.neighbours)
-    assert found is not None
-    return found
-
-
-def _shared_in_words(r: NetworkReleases, topology: Topology) -> list[str]:
-    """What noise that neighbours share is worth, and whom one has to trust."""
-    if not isinstance(r.noise, CorrelatedGaussian) or r.worth is None:
-        return []
-    outside = _against_eavesdropper(r.noise, topology).factor
-    who = f"any {r.noise.colluders} of the nodes" if isinstance(r.noise.colluders, int) else f"the nodes {r.noise.colluders}"
-    colluders = "" if r.noise.colluders in (0, []) else f" together with {who}"
-    return [
-        f"neighbours share noise by secret seeds: against an eavesdropper{colluders} it is worth {r.worth.min():.4g} to "
-        f"{r.worth.max():.4g} times noise_std, against an eavesdropper alone {outside.min():.4g} to {outside.max():.4g} times; "
-        "against more colluders than that (privacy.colluders) the accounts do not hold, and all seeds of a node together leave "
-        "it noise_std"
-    ]
 
 
 def _release_std(method: NetworkMethod, perturbation: Perturbation) -> float:

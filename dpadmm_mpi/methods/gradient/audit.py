@@ -6,7 +6,8 @@ was:
 
     loss = sum_k ( ||e_k - v_k||^2 - ||e_k||^2 ) / (2 sigma_k^2),   v_k = grad O^_i(x_i) - grad O_i(x_i),   e_k the noise
 
-All else that was sent must follow from that: it is computed again, and compared.
+All else that was sent must follow from that: it is computed again, and compared. Where neighbours share noise, e_k is what is
+left of it given the noise of all other nodes and the seeds of the colluders, and sigma_k its deviation.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.audited_shared_noise import SharedNoise
 from dpadmm_mpi.methods.auditing import (
     AuditRequest,
     Examined,
@@ -51,17 +53,38 @@ def _(plan: GradientPlan, recording: Recording, dataset: Dataset[Any], request: 
     candidates = min(request.candidates, int(plan.sizes[nodes].min()))
     sigma = recording["privacy/noise_std"][plan.releases.data_steps]  # (K, N)
     losses, noises, findings = [], [], list(transcript.findings)
+    shared = _shared_noise(plan, recording, dataset, transcript)
     for i in nodes:
         view = _view(plan, dataset, transcript, i)
         pairs = corners(view.rows, view.targets, plan.loss, records_to_replace(view.rows, i, request.record, candidates))
         shifts = view.shifts(pairs)
         findings += _sensitivity_findings(plan, i, shifts)
-        losses.append(_losses(view.noise, shifts, sigma[:, i]))
-        noises.append(view.noise / sigma[:, i, None])
-    grown, scaled = np.cumsum(np.stack(losses), axis=2), np.stack(noises)
-    findings += noise_findings(scaled, chi_cdf(scaled))
+        if shared is None:
+            losses.append(_losses(view.noise, shifts, sigma[:, i]))
+            noises.append(view.noise / sigma[:, i, None])
+        else:
+            steps = [shared.given_the_others(i, t) for t in plan.releases.data_steps.tolist()]
+            losses.append(_losses(np.stack([e for e, _ in steps], axis=1), shifts, np.array([std for _, std in steps])))
+    grown = np.cumsum(np.stack(losses), axis=2)
+    if shared is None:
+        scaled = np.stack(noises)
+        findings += noise_findings(scaled, chi_cdf(scaled))
+    else:
+        findings += shared.findings(nodes)
     findings += distribution_findings(grown[:, :, -1], lambda delta: accounts.epsilon(plan.releases, delta)[-1, nodes])
     return Examined(nodes, grown, plan.releases.data_steps, findings, against="epsilon_sound")
+
+
+def _shared_noise(
+    plan: GradientPlan, recording: Recording, dataset: Dataset[Any], transcript: "Transcript"
+) -> SharedNoise | None:
+    if plan.shared is None or plan.releases.worth is None:
+        return None
+    noise = np.stack([_view(plan, dataset, transcript, i).noise for i in range(plan.nodes)], axis=2)  # (R, K, N, d)
+    steps = plan.releases.data_steps
+    drawn = dict(zip(steps.tolist(), noise.swapaxes(0, 1), strict=True))
+    std = recording["privacy/noise_std"][:, 0]
+    return SharedNoise(plan.topology, plan.shared, plan.settings.seed, std, steps, plan.releases.worth, drawn.__getitem__)
 
 
 @dataclass(frozen=True)
