@@ -42,7 +42,7 @@ def test_event_files_have_what_the_result_has(config: MakeConfig, write_toml: Wr
         found = scalars(tmp_path / "out.events" / f"run-{run}")
         assert {"loss", "test_error", "objective", "privacy/bound", "privacy/epsilon"} <= set(found)
         assert list(found["loss"]) == result.iteration.tolist()
-        assert np.array_equal(np.float32(list(found["loss"].values())), np.float32(result.loss[run]))
+        assert np.array_equal(np.array(list(found["loss"].values())), result.loss[run].astype(np.float32))
         assert found["privacy/bound"][6] == pytest.approx(result.bound[-1], rel=1e-6)
 
 

@@ -58,10 +58,12 @@ def values(name: str, change: Callable[[Any], Any], **options: Any) -> Mutation:
 
 
 def entry(name: str, value: Any) -> Mutation:
-    """One number of a dataset."""
+    """One number of a dataset; a whole number as near to it as the dataset's type can hold."""
 
     def spoil(file: h5py.File) -> None:
-        file[name][(0,) * file[name].ndim] = value
+        kind = file[name].dtype
+        fits = np.clip(value, np.iinfo(kind).min, np.iinfo(kind).max) if kind.kind == "i" else value
+        file[name][(0,) * file[name].ndim] = fits
 
     return spoil
 

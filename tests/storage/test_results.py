@@ -54,10 +54,14 @@ def test_layout(file: Path) -> None:
 
 def test_every_object_explains_itself(file: Path, tmp_path: Path) -> None:
     """Words, unit and references on every dataset, coordinates included, a title on every group; of all families."""
-    star = {"algorithm": {"method": "ps-admm", "inner_steps": 2}, "privacy": {"perturbation": "gaussian", "target": 2.0}}
-    curated = {"algorithm": {"method": "dp-admm"}, "privacy": {"perturbation": "gaussian", "target": 2.0}}
-    for name, raw in {"star": star, "curated": curated}.items():
-        dpadmm_mpi.run({"iterations": 2, "data": {"records": 60, "features": 3}, **raw}, tmp_path / f"{name}.h5")
+    star: dict[str, Any] = {
+        "algorithm": {"method": "ps-admm", "inner_steps": 2},
+        "privacy": {"perturbation": "gaussian", "target": 2.0},
+    }
+    curated: dict[str, Any] = {"algorithm": {"method": "dp-admm"}, "privacy": {"perturbation": "gaussian", "target": 2.0}}
+    for name, raw in (("star", star), ("curated", curated)):
+        table: dict[str, Any] = {"iterations": 2, "data": {"records": 60, "features": 3}, **raw}
+        dpadmm_mpi.run(table, tmp_path / f"{name}.h5")
     for path in (file, *tmp_path.glob("*.h5")):
         with h5py.File(path) as f:
             objects: dict[str, Any] = {"/": f}
