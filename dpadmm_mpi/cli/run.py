@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -136,8 +137,8 @@ def run(
         guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")),
     ):
         wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
-        if isinstance(transport, Serial):
-            _probe(wanted)
+        look_into = partial(_probe, forks=isinstance(transport, Serial))
+        on_root(transport, lambda: look_into([wanted.source]))
         load_everywhere(transport, wanted)
         if selftest:
             from dpadmm_mpi.engine.selftest import examine
@@ -145,7 +146,7 @@ def run(
             examine(transport, wanted.configs, say)
             return 0
         manner = Manner(force, resume, threads)
-        jobs = on_root(transport, lambda: _jobs(wanted, manner))
+        jobs = on_root(transport, lambda: _jobs(wanted, manner, look_into))
         if jobs:
             header = log_header(transport, shlex.join(["dpadmm", *sys.argv[1:]]))
             watch.set_patience([job.config.record.patience for job in jobs])
@@ -163,13 +164,12 @@ def run(
     return 0
 
 
-def _probe(wanted: "Wanted") -> None:
-    """Results that are read before anything runs: the one whose configuration is run again, the one that is gone on with."""
-    from dpadmm_mpi.storage.probe import probe
+def _probe(paths: list[Path], forks: bool) -> None:
+    """The results among them, before they are read."""
+    if results := [path for path in paths if path.suffix in (".h5", ".hdf5")]:
+        from dpadmm_mpi.storage.probe import probe
 
-    results = [path for path in (wanted.source, wanted.output) if path is not None and path.suffix in (".h5", ".hdf5")]
-    if results:
-        probe(results)
+        probe(results, forks)
 
 
 def resuming(words: list[str]) -> str:
@@ -216,7 +216,7 @@ def load_everywhere(transport: "Transport", wanted: Wanted) -> None:
         agree(transport, lambda: load(loaded))
 
 
-def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
+def _jobs(wanted: Wanted, manner: "Manner", look_into: Callable[[list[Path]], None]) -> "list[Job]":
     """What is left to do; what cannot be done is found before any work is."""
     from dpadmm_mpi.files import exists, uninterrupted
     from dpadmm_mpi.methods.base import make_plan
@@ -225,6 +225,7 @@ def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
 
     jobs = targets(wanted.experiment(), wanted.output, wanted.number)
     if manner.resume:
+        look_into([job.path for job in jobs])
         finished = [job for job in jobs if is_finished(job.path, job.config)]
         for job in finished:
             say(f"finished before: {job.path}")

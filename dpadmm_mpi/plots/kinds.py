@@ -157,6 +157,14 @@ class NetworkFigure(PlotKind):
         return network.network(request)
 
 
+@plots.register("faults")
+class FaultsFigure(PlotKind):
+    """What goes wrong on the network: messages that arrive, nodes that take a step, bytes sent, over the iterations."""
+
+    def draw(self, request: Request) -> Any:
+        return network.faults(request)
+
+
 @plots.register("observers")
 class ObserversFigure(PlotKind):
     """Who learns what: epsilon of every node against every other, and on the network against two of them."""

@@ -120,6 +120,7 @@ def plan_report(
         f"method     {config.method_name} ({plan.source}), {plan.work_in_words}, {config.runs} runs",
         f"privacy    {plan.privacy_in_words}",
         *([f"free       {plan.free_in_words}"] if plan.free_in_words else []),
+        *([f"time       {words}"] if (words := plan.virtual_time_in_words) else []),
         f"layout     {_layout(plan, owner)}",
         f"cost       {cost}",
         "",

@@ -6,10 +6,10 @@ from dpadmm_mpi.reproduce.pictures import Panel
 RATES = ("0", "0.1", "0.2", "0.3", "0.4", "0.5")
 
 
-def _over_loss(title: str, measure: str, methods: tuple[str, ...], ending: str = "", log_y: bool = False) -> Panel:
+def _over_loss(title: str, measure: str, methods: tuple[str, ...], ending: str = "") -> Panel:
     curves = [(f"{method}{ending}, loss {rate}", method) for method in methods for rate in RATES]
     x = [float(rate) for _ in methods for rate in RATES]
-    return Panel(title, measure, curves, x=x, x_title="share of the messages that are lost", log_y=log_y)
+    return Panel(title, measure, curves, x=x, x_title="share of the messages that are lost")
 
 
 def _loss() -> Figure:
@@ -23,7 +23,6 @@ def _loss() -> Figure:
                 "distance_to_optimum",
                 ("ADMM", "R-ADMM", "arc ADMM"),
                 ", no noise",
-                log_y=True,
             ),
         ],
         quick=("runs=2", "data.train=10000"),
@@ -41,7 +40,9 @@ CURVES = ("ADMM", "R-ADMM", "gossip", "PS-ADMM, star")
 
 def _time() -> Figure:
     def over(title: str, axis: str, network: str) -> Panel:
-        return Panel(title, "test_error", [(f"{name}, {network}", name) for name in CURVES], over=axis, log_x=True)
+        return Panel(
+            title, "test_error", [(f"{name}, {network}", name) for name in CURVES], over=axis, log_x=True, y_range=(0.15, 0.27)
+        )
 
     return Figure(
         name="networks-time",

@@ -7,12 +7,15 @@ from dpadmm_mpi.methods.references import cited
 CONVENTIONS = "CF-1.11"
 NO_UNIT = "1"  # of a pure number
 
+# Of what is known before a run and is no pure number.
+UNITS = {"network/seconds": "s", "network/bytes": "byte", "network/node_bytes": "byte"}
 GROUPS = {
     "algorithm": "what the method used in each iteration",
     "consensus": "after each consensus step at the end of a run",
     "data": "the records: where they come from, what was done to them, which node has them",
     "final": "the last values of each run",
     "graph": "the network",
+    "network": "messages, nodes and edges as they were in each run, bytes and virtual time",
     "optimum": "the solution of the centralised problem",
     "privacy": "total privacy loss of everything released, by several accounts, and the noise",
     "problem": "the linear map of the problem",
@@ -21,6 +24,7 @@ GROUPS = {
 }
 # Coordinates: what their numbers count.
 COORDINATES = {
+    "arc": "number of the arc, one way along an edge, from 0",
     "class": "number of the class, from 0",
     "consensus/step": "recorded consensus steps, from 0",
     "constraint": "number of the constraint, from 0",

@@ -29,7 +29,7 @@ from dpadmm_mpi.methods.references import cited
 from dpadmm_mpi.privacy.account import kinds_for
 from dpadmm_mpi.privacy.gaussian_noise import ORDERS
 from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
-from dpadmm_mpi.storage.descriptions import CONVENTIONS, COORDINATES, GROUPS, NO_UNIT, long_name, references
+from dpadmm_mpi.storage.descriptions import CONVENTIONS, COORDINATES, GROUPS, NO_UNIT, UNITS, long_name, references
 from dpadmm_mpi.storage.timing import CONSENSUS_TIMING, TIMING
 from dpadmm_mpi.types import Ints
 
@@ -219,11 +219,14 @@ class LogFile:
             self._dataset(f"privacy/{name}", values, (scale,), text)
 
     def _dataset(self, name: str, values: NDArray[Any], dims: tuple[str, ...], text: str) -> None:
-        self._attach(self._write(name, values), dims, text)
+        self._attach(self._write(name, values), dims, text, {"units": UNITS.get(name, NO_UNIT)})
 
     def _write(self, name: str, values: NDArray[Any]) -> h5py.Dataset:
         """Whole numbers in as few bytes as they need; what is large, compressed. The values stay what they are."""
-        values = small_integers(values) if np.issubdtype(values.dtype, np.integer) else values.astype(np.float64)
+        if np.issubdtype(values.dtype, np.integer):
+            values = small_integers(values)
+        elif values.dtype != np.bool_:
+            values = values.astype(np.float64)
         return self.file.create_dataset(name, data=values, **(COMPRESSED if values.nbytes >= LARGE else {}))
 
     def _reserve(self, name: str, dims: tuple[str, ...], text: str, about: Mapping[str, Any] | None = None) -> None:
@@ -240,9 +243,10 @@ class LogFile:
             dataset.dims[axis].attach_scale(self.file[dim])
         about = about or {}
         own = {"description": text, "long_name": about.get("title") or long_name(text), "references": self._references}
-        if dataset.dtype.kind != "O":  # text has no unit
-            own["units"] = NO_UNIT
-        dataset.attrs.update(own | {key: value for key, value in about.items() if (key, value) != ("units", "")})
+        attributes = own | {"units": NO_UNIT} | {key: value for key, value in about.items() if (key, value) != ("units", "")}
+        if dataset.dtype.kind not in "if":  # text and truth values have no unit
+            del attributes["units"]
+        dataset.attrs.update(attributes)
         dataset.flush()  # now: what fails when the dataset is forgotten is lost without a word
 
 

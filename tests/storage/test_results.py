@@ -59,7 +59,8 @@ def test_every_object_explains_itself(file: Path, tmp_path: Path) -> None:
         "privacy": {"perturbation": "gaussian", "target": 2.0},
     }
     curated: dict[str, Any] = {"algorithm": {"method": "dp-admm"}, "privacy": {"perturbation": "gaussian", "target": 2.0}}
-    for name, raw in (("star", star), ("curated", curated)):
+    faulty = {"network": {"faults": {"loss": 0.3}, "time": {"latency": 0.02}}}
+    for name, raw in (("star", star), ("curated", curated), ("faulty", faulty)):
         table: dict[str, Any] = {"iterations": 2, "data": {"records": 60, "features": 3}, **raw}
         dpadmm_mpi.run(table, tmp_path / f"{name}.h5")
     for path in (file, *tmp_path.glob("*.h5")):

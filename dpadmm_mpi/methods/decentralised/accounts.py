@@ -150,7 +150,7 @@ def condition_margin(r: NetworkReleases) -> Array | None:
     if r.noise is not None and not has_pure_loss(r.noise):
         return None
     reference = r.perturbation.reference_penalty(r) if isinstance(r.perturbation, DataStepPerturbation) else None
-    return None if reference is None else r.B / r.C * (r.rho / r.nodes + 2.0 * reference * r.V) - 2.0 * r.c1
+    return None if reference is None else r.B / r.C * (r.rho / r.nodes + 2.0 * reference * r.fewest_neighbours) - 2.0 * r.c1
 
 
 def condition_failure(r: NetworkReleases) -> str | None:
@@ -302,6 +302,10 @@ class Epsilon(NetworkAccount):
         title = f"epsilon at delta = {delta:g}"
         words = _words(r) + (INEXACT if r.tolerance else "") + ("" if r.worth is None else CORRELATED)
         return Account("epsilon", title, values, words, not unaccounted(r), NEIGHBOURS, delta, details=details, profile=curve)
+
+    def total(self, releases: NetworkReleases, delta: float) -> float:
+        """Without the curve."""
+        return float(epsilon(releases, delta)[-1].max())
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
         """Epsilon grows with the size of the loss and is met to CALIBRATION."""

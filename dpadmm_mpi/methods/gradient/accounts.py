@@ -17,7 +17,7 @@ from dpadmm_mpi.privacy.account import Account
 from dpadmm_mpi.privacy.recorded_curves import GaussianProfile
 from dpadmm_mpi.privacy.releases import GradientReleases
 from dpadmm_mpi.privacy.sampled_steps import gaussian_delta, gaussian_epsilon
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Bools
 
 NEIGHBOURS = "replace one record of one node"
 EXACT = (
@@ -32,13 +32,29 @@ def words(r: GradientReleases) -> str:
 
 
 def mu(r: GradientReleases) -> Array:
-    """mu_i after each iteration, (T+1, N); inf without noise."""
+    """mu_i after each iteration, (T+1, N); inf without noise. Where nodes may be absent, the largest over the runs."""
+    if r.taken is not None:
+        return np.asarray(mu_of_runs(r, r.taken).max(axis=0))
     if r.noise_std == 0.0:
         return np.full((r.iterations + 1, r.nodes), np.inf)
     total = np.concatenate([[0.0], np.cumsum(r.sigma**-2.0)])
     steps_before = np.searchsorted(r.data_steps, np.arange(r.iterations + 1), side="right")
-    shift = r.sensitivity if r.worth is None else r.sensitivity / r.worth
-    return np.sqrt(total)[steps_before][:, None] * shift
+    return np.sqrt(total)[steps_before][:, None] * shift(r)
+
+
+def shift(r: GradientReleases) -> Array:
+    """How far a record moves a gradient, over what the noise is worth, (N,)."""
+    return r.sensitivity if r.worth is None else r.sensitivity / r.worth
+
+
+def mu_of_runs(r: GradientReleases, taken: Bools) -> Array:
+    """mu_i after each iteration of each run, (runs, T+1, N): of the gradients that the node has taken."""
+    if r.noise_std == 0.0:
+        return np.full((len(taken), r.iterations + 1, r.nodes), np.inf)
+    by_step = np.cumsum(taken * r.sigma[:, None] ** -2.0, axis=1)
+    total = np.concatenate([np.zeros_like(by_step[:, :1]), by_step], axis=1)
+    steps_before = np.searchsorted(r.data_steps, np.arange(r.iterations + 1), side="right")
+    return np.asarray(np.sqrt(total[:, steps_before]) * shift(r))
 
 
 def epsilon_of(mu: Array, delta: float) -> Array:
@@ -88,4 +104,5 @@ def _(r: GradientReleases, delta: float) -> Account:
         delta=delta,
         details={"gaussian_mu": worst} if private else {},
         profile=GaussianProfile(worst) if private else None,
+        run_values=None if r.taken is None else epsilon_of(mu_of_runs(r, r.taken), delta),
     )

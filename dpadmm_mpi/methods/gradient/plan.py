@@ -10,7 +10,7 @@ from dpadmm_mpi.config.schedules import Geometric, expand
 from dpadmm_mpi.data.dataset import Dataset, target_of
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.methods import shared_noise
+from dpadmm_mpi.methods import faulty_runs, shared_noise
 from dpadmm_mpi.methods.base import (
     NO_NOISE,
     Assumptions,
@@ -27,12 +27,12 @@ from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised.algorithm import State
 from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK
-from dpadmm_mpi.methods.decentralised.plan import ConsensusTerms, check_sizes, refuse_noise
+from dpadmm_mpi.methods.decentralised.plan import NOT_EXAMINED, ConsensusTerms, check_sizes
 from dpadmm_mpi.methods.gradient import accounts, observers, theory
 from dpadmm_mpi.methods.gradient.algorithm import DescentNodes, GradientNodes, Settings, TrackingNodes
 from dpadmm_mpi.methods.gradient.measures import GradientMeasures, TrackingMeasures
 from dpadmm_mpi.networks.metropolis import acceleration, matrix, metropolis, second_eigenvalue
-from dpadmm_mpi.networks.timeline import faults_on
+from dpadmm_mpi.networks.timeline import faults_on, groups
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.networks.virtual_time import Leg
 from dpadmm_mpi.privacy.account import calibrate
@@ -44,7 +44,7 @@ from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.regularisers import SmoothRegulariser
 from dpadmm_mpi.problems.softmax import node_problem
-from dpadmm_mpi.types import Array, Ints, Matrix
+from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 Steps = float | Geometric | list[float] | str  # a number, a law, one for each gradient, or "auto"
 
@@ -139,7 +139,9 @@ class GradientPlan(Plan[State]):
         if own := self.config.method.own_step():
             return [f"-      nothing is known of its convergence: {own}"]
         L = smoothness(self.loss, self.terms, self.nodes)
-        if self.options.tracks:
+        if self.faults is not None:
+            lines = [NOT_EXAMINED]
+        elif self.options.tracks:
             lines = theory.tracking(self.steps, L, self.ridge, self.contraction)
         else:
             lines = theory.descent(self.steps, self.settings.momentum, L, self._contraction_between())
@@ -170,7 +172,7 @@ class GradientPlan(Plan[State]):
 
     @property
     def known_before(self) -> Mapping[str, Known]:
-        return {**super().known_before, **self._pairs, **self._correlation}
+        return {**faulty_runs.recorded(self), **super().known_before, **self._pairs, **self._correlation}
 
     @property
     def _correlation(self) -> dict[str, Known]:
@@ -187,6 +189,11 @@ class GradientPlan(Plan[State]):
             return {}
         delta, dims = self.config.privacy.delta, ("node", "privacy/observer")
         text = f"epsilon at delta = {delta:g} of a node against another one, which sees the messages of its neighbours alone"
+        if self.faults is not None:
+            (account,) = self.accounts
+            words = f"{text}; nan: itself; by what has arrived in the worst run"
+            pairs = faulty_runs.pairs_by_run(self, account, 2 if self.options.tracks else 1)
+            return {"privacy/pair_epsilon": Known(pairs, dims, words)}
         proof = PAIR_PROOF if self.shared is None else PAIR_PROOF_SHARED
         found = {"privacy/pair_epsilon": Known(self.pair_epsilon(delta), dims, f"{text}; nan: itself; {proof}")}
         if self.settings.mixing_steps > 1 and not self.consensus_steps and self.shared is None:
@@ -264,7 +271,6 @@ def make_plan(
     check_sizes(terms.C, dataset.sizes)
     loss = fitted_loss(config, dataset)
     found = second_eigenvalue(topology)
-    refuse_noise(config, topology)
     steps = np.arange(1, config.iterations + 1, options.mixing_steps)
     sizes = step_sizes(options.step, len(steps), 1.0 / smoothness(loss, terms, topology.nodes))
     kept = within_budget(method, config, _releases(method, config, topology, dataset, loss, steps))
@@ -340,11 +346,19 @@ def _releases(
         B=dataset.sizes.astype(np.float64),
         C=terms.C,
         G=loss.slope_bound,
+        taken=_taken(config, topology, steps),
         worth=None if shared is None else shared_noise.worth_of(shared, topology).factor,
     )
     if not isinstance(noise, NoisyGradients) or noise.target is None:
         return releases
     return calibrate(releases, noise.target, str(noise.target_account), config.privacy.delta)
+
+
+def _taken(config: Config, topology: Topology, steps: Ints) -> Bools | None:
+    """Which data steps the nodes take in each run, (runs, K, N); None where nothing goes wrong."""
+    if (faults := faults_on(topology)) is None:
+        return None
+    return np.concatenate([faults.timeline(runs).present[:, steps] for runs in groups(config.runs)])
 
 
 def _at(releases: GradientReleases, values: Array) -> Array:
