@@ -69,7 +69,8 @@ def _one_run(
     file: Path, canaries: int | None, confidence: float, overrides: tuple[str, ...], extensions: tuple[str, ...]
 ) -> int:
     from dpadmm_mpi.audit.one_run import audit_one_run
-    from dpadmm_mpi.reports.tables import aligned, number
+    from dpadmm_mpi.reports.columns import number
+    from dpadmm_mpi.reports.tables import aligned
 
     report = audit_one_run(file, canaries, confidence, overrides=overrides, extensions=extensions)
     rows = [
@@ -96,7 +97,8 @@ def _conclusion(findings: list[str]) -> int:
 
 def _exact(file: Path, output: Path | None, candidates: int, node: int | None, record: int | None, adversaries: int) -> int:
     from dpadmm_mpi.audit.exact import audit as examine
-    from dpadmm_mpi.reports.tables import aligned, number
+    from dpadmm_mpi.reports.columns import number
+    from dpadmm_mpi.reports.tables import aligned
     from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import account_column, accounts
 
@@ -142,17 +144,20 @@ def attack(files: tuple[Path, ...], node: int, record: int, unknown_eta: bool, o
     """
     from dpadmm_mpi.audit.attack import attack as rebuild
     from dpadmm_mpi.audit.unknown_penalty import attack_without_penalties
-    from dpadmm_mpi.reports.tables import aligned, mean_and_range, number
+    from dpadmm_mpi.reports.columns import mean_and, number
+    from dpadmm_mpi.reports.tables import aligned
     from dpadmm_mpi.storage.probe import probe
 
     probe(files)
     known = [rebuild(path, node, record) for path in files]
     attacks = [attack_without_penalties(path, node, record) for path in files] if unknown_eta else known
     rows = [
-        [a.name, number(a.bound[-1]), mean_and_range(a.errors[:, -1]), f"{a.ranks.mean():.3g} of {a.candidates}"]
+        [a.name, number(a.bound[-1]), mean_and(a.errors[:, -1], "half-range"), f"{a.ranks.mean():.3g} of {a.candidates}"]
         for a in attacks
     ]
     say(aligned(["name", "privacy loss", "error of the record", "mean rank of the true record"], rows))
+    if any(len(a.errors) > 1 for a in attacks):
+        say("± half the range over the runs")
     if output is not None:
         output = in_folder(output, Path(f"{files[0].stem}-attack.png"))
         from dpadmm_mpi.plots import attack_figure

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.tuning.study import Study, Trial
     from dpadmm_mpi.tuning.task import Request, Task, Wish
 
-TRIALS = 40  # of each method, if nothing is said
+TRIALS = 16  # of each method, if nothing is said
 LINE_SECONDS = 10.0  # between plain lines, where there is no terminal
 
 positive = click.FloatRange(min=0.0, min_open=True)

@@ -80,6 +80,7 @@ class Method(Options):
     """An algorithm with its options, which are the keys of [algorithm]."""
 
     source: ClassVar[str] = ""  # where it is written down
+    formulas: ClassVar[tuple[str, ...]] = ()  # its steps, in the LaTeX that reports/mathml.py knows, for the report
     hub: ClassVar[bool] = False  # a server or curator in the middle, every node talks to it alone
     stands_faults: ClassVar[bool] = False  # it can go on where messages are lost or nodes are absent: [network.faults]
     terms: ClassVar[type[Terms]]  # of [problem]

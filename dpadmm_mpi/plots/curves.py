@@ -113,7 +113,8 @@ def tradeoff(request: Request) -> Any:
                 axis.axhline(level, **{**look, "linestyle": ":", "label": f"{method} (not private)"})
             totals += x[private].tolist()
             if private.any():
-                axis.errorbar(x[private], mean[private], [(mean - low)[private], (high - mean)[private]], capsize=2.5, **look)
+                errors = np.maximum([(mean - low)[private], (high - mean)[private]], 0.0)  # rounding may put the mean outside
+                axis.errorbar(x[private], mean[private], errors, capsize=2.5, **look)
         caption(
             axis, f"{title_of(request, measure)}, at the end", f"total privacy loss: {listed([title for _, title in chosen])}"
         )
@@ -159,7 +160,7 @@ def band(axis: Any, x: Array, values: Array, look: dict[str, Any], index: int, r
     at = spots(len(x), index, len(request.results))
     axis.plot(x, mean, markevery=at.tolist(), **look)
     if len(values) > 1 and request.bars:
-        errors = [(mean - low)[at], (high - mean)[at]]
+        errors = np.maximum([(mean - low)[at], (high - mean)[at]], 0.0)  # rounding may put the mean outside
         axis.errorbar(x[at], mean[at], errors, fmt="none", ecolor=look["color"], elinewidth=0.9, capsize=2.5)
     elif len(values) > 1:
         axis.fill_between(x, low, high, color=look["color"], alpha=request.shade, lw=0)

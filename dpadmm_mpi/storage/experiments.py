@@ -31,11 +31,12 @@ def load(
     overrides: Iterable[str | Setting] = (),
     only: str | None = None,
     extensions: Iterable[str] = (),
+    tolerant: bool = False,
 ) -> Experiment[Config]:
-    """One configuration, or one per variant and point of the sweep."""
+    """One configuration, or one per variant and point of the sweep; `tolerant` lists those of several that cannot be."""
     table, settings = source_of(source), tuple(overrides)
     try:
-        return experiment(table, settings, only, extensions)
+        return experiment(table, settings, only, extensions, tolerant)
     except InputError as error:
         if isinstance(source, Mapping):
             raise

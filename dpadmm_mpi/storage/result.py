@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm_mpi.config.files import dotted
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.files import is_folder, names_in
 from dpadmm_mpi.hdf5 import open_to_read, reading, values_of
@@ -58,6 +60,11 @@ class Result:
     def config_text(self) -> str:
         """The resolved configuration, TOML."""
         return str(self.attributes["/"]["config"])
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The resolved configuration by dotted key, as in result.settings["privacy.alpha"]."""
+        return dotted(tomllib.loads(self.config_text))
 
     @property
     def iteration(self) -> NDArray[Any]:
