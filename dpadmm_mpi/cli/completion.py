@@ -56,12 +56,6 @@ def data_sets() -> list[str]:
     return list(public_datasets())
 
 
-def configurations() -> list[str]:
-    from dpadmm_mpi.cli.options import packaged
-
-    return list(packaged())
-
-
 def keys() -> list[str]:
     """Every key of a configuration, as --set takes it."""
     from dpadmm_mpi.config.options import fields_of

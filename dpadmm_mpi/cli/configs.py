@@ -39,7 +39,7 @@ def list_configs() -> int:
 
 
 @config.command("show")
-@click.argument("name", shell_complete=completion.among(completion.configurations))
+@click.argument("name", shell_complete=completion.among(packaged))
 @debug_option
 def show_config(name: str) -> int:
     """The text of one of them, with its comments.
@@ -59,7 +59,7 @@ def show_config(name: str) -> int:
     "name",
     metavar="NAME",
     default="quickstart",
-    shell_complete=completion.among(completion.configurations),
+    shell_complete=completion.among(packaged),
     help="Which of `dpadmm config list`. Default: quickstart.",
 )
 @debug_option

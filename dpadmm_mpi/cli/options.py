@@ -82,7 +82,7 @@ def in_folder(output: Path | None, usual: Path) -> Path:
 
 
 config_argument = click.argument(
-    "config", required=False, type=ConfigPath(), shell_complete=among(completion.configurations, files=True)
+    "config", required=False, type=ConfigPath(), shell_complete=among(lambda: packaged(), files=True)
 )
 result_files = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 
