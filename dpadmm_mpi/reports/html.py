@@ -12,7 +12,7 @@ import numpy as np
 from dpadmm_mpi.plots import svg
 from dpadmm_mpi.plots.curves import has_numbers
 from dpadmm_mpi.plots.kinds import OverIterations, OverPrivacy, plots
-from dpadmm_mpi.plots.style import Request
+from dpadmm_mpi.plots.request import Request
 from dpadmm_mpi.reports.meaning import attacker_rows, in_words
 from dpadmm_mpi.reports.tables import mean_and_range, number, result_cells, status
 from dpadmm_mpi.showing import brief, paragraph
