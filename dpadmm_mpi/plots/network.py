@@ -90,12 +90,17 @@ def partition(request: Request) -> Any:
         kinds = {"labels (total variation)": "data/label_distance", "mean record": "data/mean_distance"}
         for k, (words, name) in enumerate(kinds.items()):
             if name in result:
-                look = {**dots(k, request.grey), "label": f"distance from all: {words}"}
+                look = {**dots(k + 2, request.grey), "label": f"distance: {words}"}
                 distances.setdefault(words, distance.plot(node, result[name], **look)[0])
-        caption(distance, "distance of the node from all", "node")
-        distance.set_ylim(bottom=0.0)
+        caption(distance, "distance from all records", "node")
         for axis in (records, distance):
+            axis.set_axisbelow(True)
+            axis.set_xlim(-0.5 - 0.02 * len(node), len(node) - 0.5 + 0.02 * len(node))
             axis.xaxis.get_major_locator().set_params(integer=True)
+    for alike in (axes[::2], axes[1::2]):  # the files are to be compared
+        top = max(axis.get_ylim()[1] for axis in alike)
+        for axis in alike:
+            axis.set_ylim(0.0, top)
     labels = [handles[value] for value in sorted(handles)] if len(handles) <= len(HATCHES) else []
     share_legend(figure, [*labels, *distances.values()])
     return figure

@@ -138,6 +138,8 @@ class Request:
         for result in self.results:
             if name not in result:
                 hint = f"; {metrics[name].hint}" if name in metrics and metrics[name].hint else ""
+                if name == "data/label_counts":
+                    hint = "; runs on records from files have it"
                 if name == "test_error" and "mean_squared_error" in result:
                     hint = "; numbers are predicted in it, so draw mean-squared-error or loss-privacy"
                 raise InputError(f'{result.source} has no /{name}, which the kind "{self.kind}" draws{hint}')

@@ -248,7 +248,7 @@ class Words(NamedTuple):
     @property
     def axis(self) -> str:
         """The title with its unit."""
-        return f"{self.title} [{self.unit}]" if self.unit else self.title
+        return f"{self.title} [{self.unit}]" if self.unit not in ("", "1") else self.title
 
 
 def words_for(result: Result, name: str) -> Words:
