@@ -72,7 +72,7 @@ def privacy(request: Request) -> Any:
     figure, axes = request.panels(len(titles), 3.8, 3.3)
     for axis, (name, words) in zip(axes, titles.items(), strict=True):
         _draw_account(request, axis, [name if f"privacy/{name}" in result else None for result in request.results])
-        caption(axis, TOTAL, title=in_lines(listed(words), 48))
+        caption(axis, TOTAL, title=listed(words))
     name_files(figure, _files(request, axes[0]))
     return figure
 

@@ -8,14 +8,16 @@ import numpy as np
 from dpadmm_mpi.plots.looks import HATCHES, dots
 from dpadmm_mpi.plots.request import Request
 from dpadmm_mpi.plots.scales import fit, spans, typical, widened
-from dpadmm_mpi.plots.style import caption, is_finite, logarithmic, name_files, share_legend, spots
+from dpadmm_mpi.plots.style import WIDTHS, caption, is_finite, letters, logarithmic, name_files, share_legend, spots
 from dpadmm_mpi.plots.words import in_lines, listed
 from dpadmm_mpi.storage.result import Result, accounts, last_row
 from dpadmm_mpi.types import Array, Ints
 
 LARGE = 120  # nodes; beyond, a layout that is quicker but may be tangled
 FEW = 4  # files; from here on, two beside each other
-MANY = 30  # from here on, no numbers in the nodes and no range on each of them
+NARROWEST = 1.7  # inches of a network in a journal's width
+ROOMY = 2.4  # inches of a network; in a smaller one, nodes are smaller and have no numbers in them
+MANY = 30  # nodes; from here on, no numbers in the nodes and no range on each of them
 OFFSET = 0.6  # of the room between two nodes, shared by the files
 CLEAR = 0.25  # of a colour scale; networks that use less of a common one get scales of their own
 DARK = 0.47  # share of the colour scale below which white is read better than black
@@ -71,7 +73,9 @@ def nodes(request: Request) -> Any:
 def partition(request: Request) -> Any:
     """For each file the records of each node, stacked by label, and beside it how far its labels are from those of all."""
     request.needs("data/label_counts")
-    figure, axes = request.panels(2 * len(request.results), 4.2, 2.6, columns=2 if len(request.results) < FEW else 4)
+    figure, axes = request.panels(
+        2 * len(request.results), 4.2, 2.6, columns=2 if len(request.results) < FEW else 4, narrowest=NARROWEST
+    )
     handles: dict[float, Any] = {}
     distances: dict[str, Any] = {}
     colours = request.colours
@@ -86,7 +90,7 @@ def partition(request: Request) -> Any:
             bars = records.bar(node, counts[:, k], width, bottom=below, label=f"label {value:+g}", linewidth=0, **look)
             handles.setdefault(float(value), bars)
             below += counts[:, k]
-        caption(records, "training records", "node", in_lines(label, 36))
+        caption(records, "training records", "node", label)
         kinds = {"labels (total variation)": "data/label_distance", "mean record": "data/mean_distance"}
         for k, (words, name) in enumerate(kinds.items()):
             if name in result:
@@ -97,10 +101,10 @@ def partition(request: Request) -> Any:
             axis.set_axisbelow(True)
             axis.set_xlim(-0.5 - 0.02 * len(node), len(node) - 0.5 + 0.02 * len(node))
             axis.xaxis.get_major_locator().set_params(integer=True)
-    for alike in (axes[::2], axes[1::2]):  # the files are to be compared
+    for alike, below_zero in ((axes[::2], 0.0), (axes[1::2], 0.03)):  # the files are to be compared; marks at zero are whole
         top = max(axis.get_ylim()[1] for axis in alike)
         for axis in alike:
-            axis.set_ylim(0.0, top)
+            axis.set_ylim(-below_zero * top, top)
     labels = [handles[value] for value in sorted(handles)] if len(handles) <= len(HATCHES) else []
     share_legend(figure, [*labels, *distances.values()])
     return figure
@@ -118,15 +122,16 @@ def network(request: Request) -> Any:
         request.needs(f"privacy/node_{request.account}", numbers=False)
         title = f"total privacy loss of the node: {listed([title for _, title in chosen])}"
         values = [result[f"privacy/node_{request.account}"][last_row(result)[0]] for result in request.results]
-    figure, axes = request.panels(len(request.results), 4.2, 3.8)
     scales = scales_for(values)
+    each = len(set(scales)) > 1
+    figure, axes = request.panels(len(request.results), 4.2, 3.8, narrowest=2 * NARROWEST if each else NARROWEST)
     for axis, result, label, numbers, scale in zip(axes, request.results, request.labels, values, scales, strict=True):
         shades = _draw(axis, result, numbers, scale, request)
-        name = in_lines(label, 42)  # not wider than the panel
+        name = in_lines(label, letters(axis))
         axis.set_title(name if np.isfinite(numbers).all() else f"{name}\nnot private: infinite", loc="center")
-        if len(set(scales)) > 1 and np.isfinite(numbers).any():
+        if each and np.isfinite(numbers).any():
             figure.colorbar(shades, ax=axis, label=title, shrink=0.8, extend=scale.extend)
-    if len(set(scales)) == 1 and any(np.isfinite(numbers).any() for numbers in values):
+    if not each and any(np.isfinite(numbers).any() for numbers in values):
         aspect = 8 * figure.get_figheight()
         figure.colorbar(shades, ax=axes, label=title, shrink=0.8, aspect=aspect, extend=scales[0].extend)
     return figure
@@ -163,18 +168,18 @@ def scales_for(values: Sequence[Array]) -> list[Scale]:
 def observers(request: Request) -> Any:
     """Epsilon of each node against each other, as a table of colours; and on the network, for who learns most and least."""
     request.needs("privacy/pair_epsilon", numbers=False)
-    figure, axes = request.panels(3 * len(request.results), 4.2, 4.0)
+    figure, axes = request.panels(3 * len(request.results), 4.2, 4.0, narrowest=WIDTHS["two-column"] / 3)
     tables = [result["privacy/pair_epsilon"] for result in request.results]
     scales = scales_for([table.ravel() for table in tables])
     title = listed([dict(accounts(result)).get("epsilon", "epsilon") for result in request.results])
     for row, (result, label, table, scale) in enumerate(zip(request.results, request.labels, tables, scales, strict=True)):
         matrix, *networks = axes[3 * row : 3 * row + 3]
         shades = _matrix(matrix, table, scale, request)
-        matrix.set_title(in_lines(label, 42), loc="center")
+        matrix.set_title(in_lines(label, letters(matrix)), loc="center")
         learnt = np.where(np.isfinite(table), table, 0.0).sum(axis=0)
         for axis, observer, words in zip(networks, (learnt.argmax(), learnt.argmin()), ("most", "least"), strict=True):
             _draw(axis, result, table[:, observer], scale, request)
-            axis.set_title(f"against node {observer}, which learns {words}", loc="center")
+            axis.set_title(in_lines(f"against node {observer}, which learns {words}", letters(axis)), loc="center")
         if len(set(scales)) > 1:
             figure.colorbar(shades, ax=networks[-1], label=f"at the end: {title}", shrink=0.8)
     figure.get_layout_engine().set(h_pad=0.12)  # the layout forgets titles above axes of equal aspect
@@ -198,7 +203,8 @@ def _matrix(axis: Any, table: Array, scale: Scale, request: Request) -> Any:
 def _draw(axis: Any, result: Result, values: Array, scale: Scale, request: Request) -> Any:
     edges, count = result["graph/edges"], len(result["node"])
     places = _places(edges, count)
-    size = float(np.clip(9000 / len(places), 60, 700))
+    inches = axis.get_window_extent().width / axis.get_figure().dpi
+    size = float(np.clip(9000 / len(places), 60, 700)) * min(1.0, inches / ROOMY) ** 2
     for i, j in edges:
         axis.plot(*zip(places[i], places[j], strict=True), color="0.65", linewidth=1.0 if len(edges) < 300 else 0.4, zorder=1)
     numbers = np.where(np.isfinite(values), values, np.nan)
@@ -215,9 +221,17 @@ def _draw(axis: Any, result: Result, values: Array, scale: Scale, request: Reque
                 text, dark = "hub", False
             else:
                 shown = np.isfinite(values[node])
-                text = f"{node}\n{values[node]:#.3g}" if shown else f"{node}"
+                text = f"{node}\n{values[node]:#.3g}" if shown and inches >= ROOMY else f"{node}"
                 dark = shown and scale.share(values[node]) < DARK
-            axis.text(*place, text, ha="center", va="center", fontsize=7, color="white" if dark else "black", zorder=3)
+            axis.text(
+                *place,
+                text,
+                ha="center",
+                va="center",
+                fontsize=7 if inches >= ROOMY else 6,
+                color="white" if dark else "black",
+                zorder=3,
+            )
     axis.set_aspect("equal")
     centre = (places.max(axis=0) + places.min(axis=0)) / 2
     half = max(0.6 * np.ptp(places, axis=0).max(), 0.5)  # a square, also around a line of nodes or a lone one

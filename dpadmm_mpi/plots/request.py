@@ -20,7 +20,7 @@ Size = Literal["one-column", "two-column"]
 Log = Literal["x", "y", "xy", "none"]
 Limits = tuple[float | None, float | None]
 
-NARROWEST = 2.2  # inches of a panel in a journal's width
+NARROWEST = 2.2  # inches of a panel with axes in a journal's width
 MAP, GREY_MAP = "cividis", "gray"  # from dark to light, in grey too
 
 
@@ -95,12 +95,14 @@ class Request:
         ]
         return [in_lines(f" {name}" if name.startswith("_") else name) or " " for name in names]
 
-    def panels(self, count: int, width: float, height: float, columns: int = 3) -> tuple[Any, list[Any]]:
-        """As `panels`, in the width that is asked for."""
+    def panels(
+        self, count: int, width: float, height: float, columns: int = 3, narrowest: float = NARROWEST
+    ) -> tuple[Any, list[Any]]:
+        """As `panels`, in the width that is asked for, where no panel is narrower than so many inches."""
         if self.size is not None:
             whole = WIDTHS[self.size]
-            columns = max(1, min(count, columns, int(whole // min(width, NARROWEST))))
-            width, height = whole / columns, height * min(1.0, max(whole / columns / width, 0.6))
+            columns = min(count, columns, max(1, int(whole // narrowest)))
+            width, height = whole / columns, min(height, max(height * whole / columns / width, 1.1 * narrowest))
         return panels(count, width, height, columns)
 
     def finish(self, figure: Any) -> Any:

@@ -4,7 +4,7 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -184,6 +184,15 @@ def width_in_letters(figure: Any) -> int:
     return int(figure.get_figwidth() * 112 / rcParams["legend.fontsize"])
 
 
+def letters(axis: Any, side: Literal["width", "height"] = "width") -> int:
+    """How many letters fit beside a panel."""
+    from matplotlib import rcParams
+
+    grid, figure = axis.get_subplotspec().get_gridspec(), axis.get_figure()
+    inches = figure.get_figwidth() / grid.ncols if side == "width" else figure.get_figheight() / grid.nrows
+    return int(inches * 100 / rcParams["font.size"])
+
+
 def caption(axis: Any, y: str, x: str = "iteration t", title: str = "") -> None:
     """Say what a panel shows: quantities, with their units, at the axes.
 
@@ -201,11 +210,9 @@ def caption(axis: Any, y: str, x: str = "iteration t", title: str = "") -> None:
     >>> axis.get_ylabel(), axis.get_xlabel()
     ('mean loss', 'iteration t')
     """
-    figure = axis.get_figure()
-    across, down = axis.get_subplotspec().get_gridspec().ncols, axis.get_subplotspec().get_gridspec().nrows
-    axis.set_ylabel(in_lines(y, int(figure.get_figheight() / down * 11)))
-    axis.set_xlabel(in_lines(x, int(figure.get_figwidth() / across * 12)))
-    axis.set_title(title)
+    axis.set_ylabel(in_lines(y, letters(axis, "height")))
+    axis.set_xlabel(in_lines(x, letters(axis)))
+    axis.set_title(in_lines(title, letters(axis)))
     axis.margins(x=0.02)
     if x.startswith("iteration"):
         axis.xaxis.get_major_locator().set_params(integer=True)

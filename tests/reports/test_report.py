@@ -19,7 +19,7 @@ from matplotlib.image import imread
 from support import MakeConfig, command, result_of, sentences
 
 import dpadmm_mpi
-from dpadmm_mpi.plots.style import COLOURS
+from dpadmm_mpi.plots.looks import COLOURS
 from dpadmm_mpi.reports.html import page
 from dpadmm_mpi.storage.result import Result
 
