@@ -26,7 +26,7 @@ def secrecy_figure(known: Sequence[Attack], unknown: Sequence[Attack], target: P
     refuse_ending(target)
     with style():
         figure, axes = panels(2, 4.4, 3.4)
-        titles = ("the attacker knows eta and theta", "the attacker knows neither eta nor theta")
+        titles = ("the attacker knows η and θ", "the attacker knows neither η nor θ")
         handles: list[Any] = []
         for axis, attacks, title, first in zip(axes, (known, unknown), titles, (1, 2), strict=True):
             drawn = [_draw(axis, attack, index, first) for index, attack in enumerate(attacks)]

@@ -51,8 +51,8 @@ def power_of_ten(value: float) -> str:
 
 
 def in_lines(text: str, width: int = 60) -> str:
-    """Short lines, whatever lines it had before; "delta 1e-05" is not torn apart."""
-    joined = re.sub(r"\bdelta (?=\d)", "delta\0", text.replace("\n", " "))
+    """Short lines, whatever lines it had before; "delta 1e-05" and "not proven" are not torn apart."""
+    joined = re.sub(r"\b(delta|not) (?=\d|proven|private)", "\\1\0", text.replace("\n", " "))
     return textwrap.fill(joined, width).replace("\0", " ")
 
 

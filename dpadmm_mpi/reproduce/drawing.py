@@ -51,7 +51,7 @@ def _draw_panel(panel: Panel, axis: Any, results: Results, labels: Sequence[str]
         if line.label in panel.references:
             handles[line.label] = _draw_reference(line, axis, panel.references.index(line.label))
         else:
-            handles[line.label] = _draw_line(line, axis, plain.index(line.label), len(plain), panel.x is not None)
+            handles[line.label] = _draw_line(line, axis, plain.index(line.label), len(plain), panel)
     if panel.measure == "loss" and panel.x is None and not panel.log_y and not panel.over_seconds:
         _leave_out_the_start(axis, drawn)
     if panel.y_range is not None:
@@ -74,11 +74,13 @@ def _draw_reference(line: Curve, axis: Any, index: int) -> Any:
     return axis.plot(line.x, line.mean, color=REFERENCES[index], linestyle=":", lw=1.8, label=line.label)[0]
 
 
-def _draw_line(line: Curve, axis: Any, index: int, count: int, has_points: bool) -> Any:
-    """A band over the iterations; bars where every point is a variant of its own."""
+def _draw_line(line: Curve, axis: Any, index: int, count: int, panel: Panel) -> Any:
+    """A band over the iterations, privacy in steps; bars where every point is a variant of its own."""
     each = {**look(index), "label": line.label}
-    if has_points:
+    if panel.x is not None:
         spread = np.maximum([line.mean - line.low, line.high - line.mean], 0.0)  # a mean of equal numbers may be off by a bit
         return axis.errorbar(line.x, line.mean, yerr=spread, capsize=2, **each)
     axis.fill_between(line.x, line.low, line.high, color=each["color"], alpha=0.18, lw=0)
+    if panel.measure.startswith("privacy/"):
+        each["drawstyle"] = "steps-post"
     return axis.plot(line.x, line.mean, markevery=spots(len(line.x), index, count).tolist(), **each)[0]

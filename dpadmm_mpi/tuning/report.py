@@ -158,6 +158,7 @@ def draw(study: Study, task: Task, method: str, target: Path) -> None:
             axis.scatter([x[k]], [best.value], marker="*", s=110, color="tab:red", zorder=3)
             units = f" (times {each.times})" if each.times else ""
             caption(axis, METRICS[task.metric].title, f"{key}{units}", f"explains {100 * share:.0f} %")
+            axis.margins(x=0.06)  # the points at the ends stay clear of the frame
         figure.suptitle(f"{method}, {task.budget.words}: {len(shown)} trials, the best one with a star")
         save(figure, target)
 
