@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from handmade import star_file
-from support import command, sentences
+from support import command, result_of, sentences
 
 import dpadmm_mpi
 from dpadmm_mpi import plots
@@ -100,9 +100,8 @@ def test_files_are_named_and_ordered(star: Result, tmp_path: Path) -> None:
 
 def test_the_account_that_the_noise_was_set_by_is_on_the_axis() -> None:
     privacy = {"perturbation": "objective", "target": 3.0, "target_account": "tight"}
-    small = {"iterations": 2, "data": {"records": 200, "features": 3}}
-    calibrated = dpadmm_mpi.run({**small, "privacy": privacy}, method="admm")
-    plain = dpadmm_mpi.run(small, method="admm")
+    small = {"iterations": 2, "data": {"records": 200, "features": 3}, "algorithm": {"method": "admm"}}
+    calibrated, plain = result_of({**small, "privacy": privacy}), result_of(small)
     for results in ([calibrated], [plain, calibrated]):
         assert plots.figure(results, "loss-privacy").axes[0].get_xlabel() == "total privacy loss: tighter pure bound"
     assert (
@@ -180,6 +179,7 @@ def test_audit_and_attack_say_what_their_axes_are(monkeypatch: pytest.MonkeyPatc
     dpadmm_mpi.run(small, plain, method="admm", iterations=2)
     kept: list[Any] = []
     monkeypatch.setattr("dpadmm_mpi.plots.examined.save", lambda figure, _: kept.append(figure))
+    assert result is not None
     plots.audit_figure(result.audit(candidates=1), tmp_path / "x.png")
     plots.attack_figure([attack(noisy, 0, 0), attack(plain, 0, 0)], tmp_path / "x.png")
     growth, spread = kept[0].axes
