@@ -8,9 +8,9 @@
 `run` and `load` are all that most people need, and `tune`, which finds the best settings for a privacy budget;
 `run(data=(X, y), graph=...)` takes arrays and graphs as they are in memory, and `PrivateConsensusClassifier` and
 `PrivateConsensusRegressor` are the same as scikit-learn estimators. The decorators enter classes of your own:
-`@dp.method("NAME")` above a subclass of `dp.methods.Decentralised`, and likewise `loss`, `graph`, `source`, `partition`,
-`step`, `perturbation`, `noise`, `metric`, `account`, `regulariser`, `linear_map` and `plot`; `dpadmm new method NAME` writes
-a first one. `dp.testing` has the laws that such a class must keep.
+`@dp.method("NAME")` above a subclass of `dp.methods.Decentralised`, and likewise `loss`, `graph`, `fault`, `source`,
+`partition`, `step`, `perturbation`, `noise`, `metric`, `account`, `regulariser`, `linear_map` and `plot`;
+`dpadmm new method NAME` writes a first one. `dp.testing` has the laws that such a class must keep.
 """
 
 import importlib
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.methods.curated.regularisers import regularisers
 
     account = privacy.accounts.register
+    fault = networks.faults.register
     graph = networks.graphs.register
     linear_map = maps.register
     loss = problems.losses.register
@@ -47,6 +48,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 # What is loaded when somebody asks for it: name -> module and attribute there; an attribute of "" means the module itself.
 _LAZY = {
     "account": ("dpadmm_mpi.privacy.account", "accounts.register"),
+    "fault": ("dpadmm_mpi.networks.faults", "faults.register"),
     "graph": ("dpadmm_mpi.networks.graphs", "graphs.register"),
     "linear_map": ("dpadmm_mpi.methods.curated.linear_maps", "maps.register"),
     "loss": ("dpadmm_mpi.problems.losses", "losses.register"),
@@ -75,6 +77,7 @@ __all__ = [
     "RunError",
     "account",
     "data",
+    "fault",
     "graph",
     "linear_map",
     "load",

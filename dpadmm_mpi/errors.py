@@ -33,6 +33,7 @@ class Stopped(DpadmmError):
 
     exit_code = 75
     everywhere = True
+    command = ""  # that goes on, whole, where a command was stopped
 
 
 _ADVICE = {

@@ -138,8 +138,25 @@ def exists(path: Path) -> bool:
     return uninterrupted(path.exists)
 
 
-def names_in(folder: Path) -> list[Path]:
-    return uninterrupted(lambda: sorted(folder.iterdir()))
+def is_file(path: Path) -> bool:
+    return uninterrupted(path.is_file)
+
+
+def is_folder(path: Path) -> bool:
+    return uninterrupted(path.is_dir)
+
+
+def status(path: Path) -> os.stat_result:
+    return uninterrupted(path.stat)
+
+
+def size_of(path: Path) -> int:
+    return status(path).st_size
+
+
+def names_in(folder: Path, pattern: str | None = None) -> list[Path]:
+    """All of them, or those that match; then a folder that is not there has none."""
+    return uninterrupted(lambda: sorted(folder.iterdir() if pattern is None else folder.glob(pattern)))
 
 
 def replace(path: Path, target: Path) -> None:

@@ -28,6 +28,13 @@ class Purpose(IntEnum):
     INNER_NOISE = 9
     RELEASE = 10
     EDGE_NOISE = 11  # its address has an edge in the place of the node
+    LOSS = 12  # from here to CHANGE the address has two nodes in the place of the node, and a stream in that of the iteration
+    DELAY = 13
+    ABSENCE = 14
+    CHANGE = 15  # of redrawn graphs, the number of the graph in the place of the iteration
+    COMPRESSION = 16
+    LATENCY = 17  # two nodes in the place of the node, an exchange of an iteration in that of the iteration
+    BANDWIDTH = 18
     CANARIES = 20
     TRIALS = 30
     TRIES = 31

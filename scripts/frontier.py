@@ -2,6 +2,7 @@
 
     python scripts/frontier.py tune adult --part 0/2       # studies in build/frontier/, a file each; goes on where it was
     python scripts/frontier.py write adult                 # configs/frontier-tuned.toml from the studies
+    python scripts/frontier.py average adult --runs 10     # averages that do not help are left out
     dpadmm reproduce frontier-tuned
 
 Settings are chosen on the records of the figure, with another seed: another split into training and test records, another
@@ -9,6 +10,7 @@ graph, other noise. The choice itself costs privacy, which is not counted. Where
 """
 
 import argparse
+import tomllib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from dpadmm_mpi.engine.loop import execute
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.tuning.search import search
 from dpadmm_mpi.tuning.study import Study
-from dpadmm_mpi.tuning.task import NEVER, RECORDS, Request, Task, Wish, at_the_end, make_task
+from dpadmm_mpi.tuning.task import NEVER, RECORDS, Request, Task, Wish, at_the_end, average_helps, last_iterate, make_task
 from dpadmm_mpi.tuning.tuners import tuners
 
 HERE = Path(__file__).parent.parent
@@ -83,6 +85,7 @@ CURVES = (
           space={"iterations": "1:12:log", "algorithm.inner_steps": "5:100:log"}, trials=4),
 )  # fmt: skip
 FEW = ("MR-ADMM", "M-ADMM (PP)", "DP-DGD", "one-shot", "gossip", "central-objective")
+CLASSES = ("R-ADMM", "ADMM (DVP)", "DP gradient tracking", *FEW)
 HUB = ("ps-admm", "dp-admm", "dp-acc-admm")  # methods with a server or a curator
 LITTLE_NOISE = 10.0  # from this epsilon on more steps and smaller penalties may pay
 
@@ -94,6 +97,9 @@ class Figure:
     epsilons: tuple[str, ...]
     curves: tuple[str, ...]
     share: float = 1.0  # of the trials
+    problem: dict[str, Any] = field(default_factory=dict)
+    classes: int = 2
+    out_of_reach: dict[str, tuple[str, ...]] = field(default_factory=dict)  # where it is not the curve's own
 
 
 FIGURES = {
@@ -101,6 +107,9 @@ FIGURES = {
                     tuple(curve.label for curve in CURVES)),
     "a9a": Figure("frontier-a9a", {"source": "a9a", "train": 40000}, ("1", "0.1", "10"), FEW, share=0.5),
     "ijcnn1": Figure("frontier-ijcnn1", {"source": "ijcnn1", "train": 40000}, ("1", "0.1", "10"), FEW, share=0.5),
+    "relationship": Figure("frontier-relationship", {"source": "adult-relationship", "train": 40000}, ("1", "0.1", "10"),
+                           CLASSES, problem={"loss": "softmax"}, classes=6,
+                           out_of_reach=dict.fromkeys(("R-ADMM", "M-ADMM (PP)", "ADMM (DVP)"), ("0.1", "1"))),
 }  # fmt: skip
 
 
@@ -116,7 +125,7 @@ def base_of(figure: Figure, seed: int) -> dict[str, Any]:
         "iterations": 50,
         "data": figure.data,
         "network": {"graph": "random", "nodes": 5},
-        "problem": {"C": C, "rho": 0.22},
+        "problem": {"C": C, "rho": 0.22} | figure.problem,
         "privacy": {"delta": DELTA},
         "record": {"optimum": False},
     }
@@ -147,9 +156,21 @@ def task_of(figure: Figure, curve: Curve, e: str, runs: int) -> Task:
         space |= {"iterations": "1:30:log", eta: "0.01:3:log"}
     if float(e) >= LITTLE_NOISE and curve.method == "one-shot":
         space |= {"algorithm.eta": "0.002:2:log"}
+    if float(e) < LITTLE_NOISE and curve.account == "epsilon" and figure.classes > 2:
+        space |= penalties_of_classes(figure, curve, float(e))
     return make_task(
         Request(table), Wish(epsilon=float(e), delta=DELTA, methods=(curve.method,), runs=runs, on=curve.on, space=space)
     )
+
+
+def penalties_of_classes(figure: Figure, curve: Curve, e: float) -> dict[str, str]:
+    """From where the determinant term of one data step, (k - 1) ln(1 + C / (B mu k)), takes all of epsilon; few such steps."""
+    alone = curve.method in ("one-shot", "central-objective")
+    records = figure.data["train"] / (1 if curve.method == "central-objective" else 5)
+    smallest = (1.0 - 1.0 / figure.classes) * C / (records * e)  # of mu, which is 2 eta, or 2 eta V with V about 2 neighbours
+    low = smallest / (2.0 if alone else 4.0)
+    key = "algorithm.eta.first" if isinstance(curve.algorithm["eta"], dict) else "algorithm.eta"
+    return {key: f"{low:.3g}:{30.0 * low:.3g}:log"} | ({"iterations": "1:4:log"} if e < 1.0 and not alone else {})
 
 
 def jobs(figure: Figure) -> Iterator[tuple[Curve, str, Path]]:
@@ -164,13 +185,13 @@ def study_of(figure: Figure, curve: Curve, e: str, path: Path, runs: int) -> Stu
     return search(task_of(figure, curve, e, runs), tuners["tpe"](), trials, Serial(), path)
 
 
-def has_papers(curve: Curve, e: str) -> bool:
-    return curve.published and e not in curve.out_of_reach
+def has_papers(figure: Figure, curve: Curve, e: str) -> bool:
+    return curve.published and e not in figure.out_of_reach.get(curve.label, curve.out_of_reach)
 
 
 def papers_error(figure: Figure, curve: Curve, e: str, path: Path, runs: int) -> float:
     """Of the paper's settings, on the searched records: a search that has not found better ones keeps them."""
-    if not has_papers(curve, e):
+    if not has_papers(figure, curve, e):
         return float("inf")
     known = path.with_suffix(".papers")
     if not known.exists():
@@ -208,7 +229,7 @@ def write(figure: Figure, runs: int) -> None:
     variants: list[dict[str, Any]] = [{"name": "non-private", "algorithm": {"method": "admm", "eta": 1.0}}]
     counted = 0
     for curve, e, path in jobs(figure):
-        if has_papers(curve, e):
+        if has_papers(figure, curve, e):
             variants.append(published(curve, e))
         if path.exists():
             study = study_of(figure, curve, e, path, runs)
@@ -239,9 +260,41 @@ def tuned(curve: Curve, e: str, study: Study) -> dict[str, Any]:
     return {key: value for key, value in made.items() if value != {}}
 
 
+def average(figure: Figure, runs: int) -> None:
+    """Leave averages out that do not help where settings were searched: with the seed of the searches, by the tuner's rule."""
+    path = HERE / "configs" / f"{figure.name}.toml"
+    text = path.read_text(encoding="utf-8")
+    table = tomllib.loads(text)
+    for curve, e, _ in jobs(figure):
+        found = [each for each in table["variant"] if each["name"] == tuned_name(curve, e)]
+        if not found or found[0].get("release", {}).get("average", "none") == "none":
+            continue
+        variant, task = found[0], task_of(figure, curve, e, runs)
+        result = execute(task.trial_config(task.methods[0], settings_of(variant)), Serial())
+        assert result is not None
+        helps = average_helps(result, task.metric)
+        errors = [100 * float(values(result, task.metric).mean()) for values in (last_iterate, at_the_end)]
+        print(f"{variant['name']}: last iterate {errors[0]:.2f} %, average {errors[1]:.2f} %, kept: {helps}", flush=True)
+        if not helps:
+            variant["release"]["average"] = "none"
+    head = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
+    path.write_text(head + tomli_w.dumps(table), encoding="utf-8")
+
+
+def settings_of(variant: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What a variant sets, as dotted keys."""
+    found = []
+    for section, value in variant.items():
+        if isinstance(value, dict):
+            found += [(f"{section}.{key}", each) for key, each in value.items()]
+        elif section != "name":
+            found.append((section, value))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["tune", "write"])
+    parser.add_argument("what", choices=["tune", "write", "average"])
     parser.add_argument("figure", choices=list(FIGURES))
     parser.add_argument("--part", default="0/1", help="every n-th study from the k-th on, as 0/2")
     parser.add_argument("--runs", type=int, default=3, help="of a trial")
@@ -250,8 +303,10 @@ def main() -> None:
     figure = FIGURES[given.figure]
     if given.what == "tune":
         tune(figure, given.part, given.runs, given.only)
-    else:
+    elif given.what == "write":
         write(figure, given.runs)
+    else:
+        average(figure, given.runs)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.auditing import refuse_other_losses
 from dpadmm_mpi.methods.base import Plan, methods
-from dpadmm_mpi.methods.decentralised.algorithm import kkt_gradient
+from dpadmm_mpi.methods.decentralised.algorithm import penalty_of
 from dpadmm_mpi.methods.decentralised.audit import NodeView, Transcript, read_transcript
 from dpadmm_mpi.methods.decentralised.plan import NetworkMethod, NetworkPlan
 from dpadmm_mpi.methods.star.attack import evidence as star_evidence
@@ -65,6 +65,8 @@ class Seen:
 
 
 def _network_view(plan: NetworkPlan, result: Result, dataset: Dataset[Any], node: int) -> Seen:
+    if plan.faults is not None:
+        raise InputError(f"{result.source}: the attack does not follow a network with faults; run it without network.faults")
     transcript = read_transcript(plan, result, dataset)
     view = transcript.view(node)
 
@@ -158,7 +160,8 @@ def _evidence(transcript: Transcript, view: NodeView, known: Ints, run: int) -> 
     for t in plan.releases.steps_of(node):
         released = recording["trajectory"][run, t]
         before = transcript.states(run, t - 1)
-        total = kkt_gradient(before, released, node_view.eta(t), node_view.degree)[node]
+        linear, quadratic = penalty_of(plan.method, node_view, before, t, np.zeros_like(released))
+        total = -(linear + quadratic[:, None] * released)[node]
         f = released[node]
         slopes = rest.slopes(rest.margins(f[None]))
         vs.append(total - plan.ridge * f - rest.rest_gradient(f) - weight * rest.weighted_sums(slopes)[0])

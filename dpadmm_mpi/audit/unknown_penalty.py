@@ -17,9 +17,12 @@ import numpy as np
 
 from dpadmm_mpi.audit.attack import CANDIDATES, Attack
 from dpadmm_mpi.audit.exact import read_run
+from dpadmm_mpi.config.reading import one_of
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.auditing import refuse_other_losses
+from dpadmm_mpi.methods.base import methods
 from dpadmm_mpi.methods.decentralised.audit import Transcript, read_transcript
+from dpadmm_mpi.methods.decentralised.method import Decentralised
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
@@ -40,9 +43,12 @@ class SeenStep(NamedTuple):
 def attack_without_penalties(path: Path, node: int = 0, record: int = 0) -> Attack:
     """Rebuild a record of a node as one who knows neither eta nor theta."""
     result, plan, dataset = read_run(path)
-    if not isinstance(plan, NetworkPlan):
-        raise InputError(f"{path}: a run of {plan.config.method_name}, but penalties are of the methods on a network")
+    if not (isinstance(plan, NetworkPlan) and isinstance(plan.method, Decentralised)):
+        names = one_of(name for name, cls in methods.items() if issubclass(cls, Decentralised))
+        raise InputError(f"{path}: a run of {plan.config.method_name}, but this is about the penalties of {names}")
     refuse_other_losses(plan, result.source)
+    if plan.faults is not None:
+        raise InputError(f"{path}: the attack does not follow a network with faults; run it without network.faults")
     transcript = read_transcript(plan, result, dataset)
     if not 0 <= node < plan.nodes:
         raise InputError(f"--node {node}: there are the nodes 0 to {plan.nodes - 1}")

@@ -7,7 +7,7 @@ import click
 
 from dpadmm_mpi.cli.options import debug_option, packaged, say
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
-from dpadmm_mpi.files import write_text
+from dpadmm_mpi.files import exists, write_text
 from dpadmm_mpi.registry import did_you_mean
 
 
@@ -65,7 +65,7 @@ def init(file: Path, name: str) -> int:
     dpadmm init trial.toml --like recycled-fig5
     """
     text = _text(name)
-    if file.exists():
+    if exists(file):
         raise InputError(f"{file} exists; choose another name, as in dpadmm init other.toml")
     try:
         write_text(file, text)

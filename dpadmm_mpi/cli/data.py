@@ -7,7 +7,7 @@ import click
 
 from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, say, set_option
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
-from dpadmm_mpi.files import write_text
+from dpadmm_mpi.files import is_file, is_folder, write_text
 
 if TYPE_CHECKING:
     from dpadmm_mpi.data.catalogue import PublicDataset
@@ -66,7 +66,7 @@ def fetch(name: str, folder: Path | None) -> int:
     from dpadmm_mpi.data.fetch import fetch as bring
 
     entry = _entry(name)
-    if folder is not None and not folder.is_dir():
+    if folder is not None and not is_folder(folder):
         raise InputError(f"--from {folder}: no such folder")
     say(bring(entry, folder))
     entry().store()
@@ -90,7 +90,7 @@ def info(name: str, label: str | None, nodes: int) -> int:
     """
     from dpadmm_mpi.reports.tables import data_report, survey_report
 
-    if Path(name).is_file():
+    if is_file(Path(name)):
         from dpadmm_mpi.data.survey import survey
 
         say(survey_report(survey(Path(name), label), nodes))

@@ -7,7 +7,7 @@ import click
 
 from dpadmm_mpi.cli.options import debug_option, say
 from dpadmm_mpi.errors import InputError, advice_on, file_in, reason_of
-from dpadmm_mpi.files import write_text
+from dpadmm_mpi.files import exists, make_folder, write_text
 
 TEMPLATES = Path(__file__).with_name("templates")
 KINDS = ("method", "loss", "metric", "source")
@@ -40,10 +40,10 @@ def new(kind: str, name: str, output: Path | None) -> int:
         f"{module}.toml": f"{kind}.toml.txt",
     }
     for file in targets:
-        if (folder / file).exists():
+        if exists(folder / file):
             raise InputError(f"{folder / file} exists; choose another name, or another folder with -o")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for file, template in targets.items():
             text = (TEMPLATES / template).read_text(encoding="utf-8")
             for word, value in words.items():

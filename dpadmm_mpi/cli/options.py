@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from dpadmm_mpi.errors import DpadmmError, InputError, system_sentence
+from dpadmm_mpi.errors import DpadmmError, InputError, Stopped, system_sentence
 from dpadmm_mpi.registry import blamed
-from dpadmm_mpi.showing import paragraph, sentence
+from dpadmm_mpi.showing import paragraph, printable, sentence
 
 _debug = False
 
@@ -40,8 +40,10 @@ class ConfigPath(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from dpadmm_mpi.files import exists
+
         path = Path(str(super().convert(value, param, ctx)))
-        return path if path.exists() else packaged().get(str(value), path)
+        return path if exists(path) else packaged().get(str(value), path)
 
 
 config_argument = click.argument("config", required=False, type=ConfigPath())
@@ -99,14 +101,18 @@ def speak(error: BaseException, who: str = "dpadmm") -> None:
     else:
         text = f"internal error, {type(error).__name__}: {error}; run again with --debug for the traceback"
     print(f"{who}: {sentence(text)}", file=sys.stderr, flush=True)
+    if isinstance(error, Stopped) and error.command:
+        print(f"  {printable(error.command)}", file=sys.stderr, flush=True)
 
 
 def packaged() -> dict[str, Path]:
     """The configurations that come with the package, by name; in a source tree, those beside the package."""
+    from dpadmm_mpi.files import exists, names_in
+
     here = Path(__file__).parents[1]
     for folder in (here / "configs", here.parent / "configs"):
-        if (folder / "quickstart.toml").exists():
-            return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
+        if exists(folder / "quickstart.toml"):
+            return {path.stem: path for path in sorted(names_in(folder, "*.toml"), key=lambda path: path.stem)}
     raise InputError("the quickstart configuration is missing from this installation; install dpadmm-mpi again")
 
 

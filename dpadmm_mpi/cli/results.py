@@ -7,7 +7,7 @@ import click
 
 from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, result_files, say
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
-from dpadmm_mpi.files import write_text
+from dpadmm_mpi.files import is_folder, write_text
 from dpadmm_mpi.showing import brief, sentence
 
 
@@ -92,6 +92,9 @@ def show(files: tuple[Path, ...], form: str | None, against: tuple[int, ...]) ->
 @click.option("--size", metavar="SIZE", help="A journal's width: one-column (89 mm) or two-column (182 mm), at 300 dpi.")
 @click.option("--title", metavar="TEXT", help='Above the figure, as in --title "Adult, 5 nodes"; "" for none.')
 @click.option("--grey", is_flag=True, help="No colours: markers, line styles and shades of grey.")
+@click.option(
+    "--x", default="iteration", metavar="AXIS", help="Draw over iteration, or with [network.time] over seconds or bytes."
+)
 @extension_option
 @debug_option
 def plot(
@@ -100,6 +103,7 @@ def plot(
     kind: str,
     account: str | None,
     bars: bool,
+    x: str,
     extensions: tuple[str, ...],
     **layout: Any,
 ) -> int:
@@ -125,6 +129,7 @@ def plot(
     dpadmm plot quickstart.h5
     dpadmm plot fig5/*.h5 --kind loss-privacy --account epsilon -o fig5.svg
     dpadmm plot fig5/ --kind loss --size one-column --grey --log y --xlim 0,50 --title "" -o fig5.pdf
+    dpadmm plot network.h5 star.h5 --kind test-error --x seconds
     """
     from dpadmm_mpi.plots import draw
     from dpadmm_mpi.storage.probe import probe
@@ -133,7 +138,7 @@ def plot(
     load_extensions(extensions)
     target = output or _beside(files[0], ".png" if kind == "overview" else f"-{kind}.png")
     probe(files)
-    draw(load_all(files), target, kind, account, bars, **layout)
+    draw(load_all(files), target, kind, account, bars, x, **layout)
     say(f"written: {target}")
     return 0
 
@@ -171,7 +176,7 @@ def report(files: tuple[Path, ...], output: Path | None) -> int:
 def _beside(file: Path, ending: str) -> Path:
     """A name for what is made of a file or folder."""
     path = file.resolve() if file.name in ("", "..") else file
-    return path.with_name((path.name if path.is_dir() else path.stem) + ending)
+    return path.with_name((path.name if is_folder(path) else path.stem) + ending)
 
 
 @click.command()

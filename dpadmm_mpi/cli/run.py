@@ -3,6 +3,9 @@
 import re
 import shlex
 import sys
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +22,7 @@ from dpadmm_mpi.cli.options import (
     set_option,
     speak,
 )
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, Stopped
 
 if TYPE_CHECKING:
     from dpadmm_mpi.config.extensions import Extension
@@ -56,6 +59,12 @@ def _walltime(_context: click.Context, _option: click.Parameter, text: str | Non
 @click.option("--force", is_flag=True, help="Replace results that exist.")
 @click.option("--walltime", callback=_walltime, metavar="HH:MM:SS", help="Stop in time with a checkpoint, exit code 75.")
 @click.option(
+    "--lost",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Name the host in FILE if one of several is lost, for batch scripts: the exit code is the launcher's.",
+)
+@click.option(
     "--pack",
     type=click.IntRange(min=0),
     is_flag=False,
@@ -78,6 +87,7 @@ def run(
     resume: bool,
     force: bool,
     walltime: float | None,
+    lost: Path | None,
     pack: int | None,
     selftest: bool,
     serial: bool,
@@ -95,11 +105,12 @@ def run(
     mpiexec -n 5 dpadmm run configs/quickstart.toml --set privacy.alpha=2
     mpiexec -n 5 dpadmm run my.toml --resume --walltime 3:55:00
     """
-    from dpadmm_mpi.cli.progress import Progress
+    from dpadmm_mpi.cli.progress import Progress, log_header
     from dpadmm_mpi.engine.loop import Manner
     from dpadmm_mpi.engine.several import Crew
     from dpadmm_mpi.engine.stopping import Stopper
     from dpadmm_mpi.parallel.collective import guard, on_root
+    from dpadmm_mpi.parallel.launcher import launcher_words
     from dpadmm_mpi.parallel.mpi import connect
     from dpadmm_mpi.parallel.serial import Serial
     from dpadmm_mpi.parallel.watch import watching
@@ -111,12 +122,12 @@ def run(
         stopper.install()
     transport = connect(serial)
     with (
-        watching(transport, f"go on with: {resuming(sys.argv)}", until_the_end=True) as watch,
+        watching(transport, f"go on with: {resuming(sys.argv)}", until_the_end=True, lost=lost) as watch,
         guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")),
     ):
         wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
-        if isinstance(transport, Serial):
-            _probe(wanted)
+        look_into = partial(_probe, forks=isinstance(transport, Serial))
+        on_root(transport, lambda: look_into([wanted.source]))
         load_everywhere(transport, wanted)
         if selftest:
             from dpadmm_mpi.engine.selftest import examine
@@ -124,32 +135,40 @@ def run(
             examine(transport, wanted.configs, say)
             return 0
         manner = Manner(force, resume, threads)
-        jobs = on_root(transport, lambda: _jobs(wanted, manner))
+        jobs = on_root(transport, lambda: _jobs(wanted, manner, look_into))
         if jobs:
+            header = log_header(transport, shlex.join(["dpadmm", *sys.argv[1:]]))
             watch.set_patience([job.config.record.patience for job in jobs])
             groups = min(1 if pack is None else pack or transport.size, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
                 note(advice)
-            results, ended = Crew(transport, manner, stopper, Progress).run_all(jobs, groups, spare=pack is not None)
+            results, ended = Crew(transport, manner, stopper, lambda: Progress(header)).run_all(
+                jobs, groups, spare=pack is not None
+            )
             if results and transport.rank == 0:
                 _conclude(results)
+            if isinstance(ended, Stopped):
+                ended.command = f"{launcher_words(transport.size)}{resuming(sys.argv)}"
             if ended is not None:
                 raise ended
     return 0
 
 
-def _probe(wanted: "Wanted") -> None:
-    """Results that are read before anything runs: the one whose configuration is run again, the one that is gone on with."""
-    from dpadmm_mpi.storage.probe import probe
+def _probe(paths: list[Path], forks: bool) -> None:
+    """The results among them, before they are read."""
+    if results := [path for path in paths if path.suffix in (".h5", ".hdf5")]:
+        from dpadmm_mpi.storage.probe import probe
 
-    results = [path for path in (wanted.source, wanted.output) if path is not None and path.suffix in (".h5", ".hdf5")]
-    if results:
-        probe(results)
+        probe(results, forks)
 
 
 def resuming(words: list[str]) -> str:
     """The command that goes on with what this one has begun, alone or under a launcher."""
-    kept = [word for word in words[1:] if word not in ("--force", "--resume")]
+    kept = [
+        word
+        for before, word in pairwise(words)
+        if word not in ("--force", "--resume", "--lost") and before != "--lost" and not word.startswith("--lost=")
+    ]
     return shlex.join(["dpadmm", *kept, "--resume"])
 
 
@@ -187,7 +206,7 @@ def load_everywhere(transport: "Transport", wanted: Wanted) -> None:
         agree(transport, lambda: load(loaded))
 
 
-def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
+def _jobs(wanted: Wanted, manner: "Manner", look_into: Callable[[list[Path]], None]) -> "list[Job]":
     """What is left to do; what cannot be done is found before any work is."""
     from dpadmm_mpi.files import exists, uninterrupted
     from dpadmm_mpi.methods.base import make_plan
@@ -196,6 +215,7 @@ def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
 
     jobs = targets(wanted.experiment(), wanted.output, wanted.number)
     if manner.resume:
+        look_into([job.path for job in jobs])
         finished = [job for job in jobs if is_finished(job.path, job.config)]
         for job in finished:
             say(f"finished before: {job.path}")
@@ -218,6 +238,7 @@ def targets(experiment: "Experiment[Config]", output: Path | None, index: int | 
     """The configurations, or one of them by its number, each with the file that it writes."""
     from dpadmm_mpi.config.files import slug
     from dpadmm_mpi.engine.several import Job
+    from dpadmm_mpi.files import is_folder
 
     configs = experiment.configs
     one_file = output is not None and output.suffix in (".h5", ".hdf5")
@@ -230,7 +251,7 @@ def targets(experiment: "Experiment[Config]", output: Path | None, index: int | 
     if experiment.collection and not one_file:
         folder = output or Path(slug(experiment.name))
         return [Job(config, folder / f"{slug(config.name)}.h5") for config in configs]
-    if output is None or output.is_dir():
+    if output is None or is_folder(output):
         return [Job(configs[0], (output or Path()) / f"{slug(configs[0].name)}.h5")]
     return [Job(configs[0], output)]
 

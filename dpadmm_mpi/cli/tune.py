@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.tuning.study import Study, Trial
     from dpadmm_mpi.tuning.task import Request, Task, Wish
 
+TRIALS = 40  # of each method, if nothing is said
 LINE_SECONDS = 10.0  # between plain lines, where there is no terminal
 
 positive = click.FloatRange(min=0.0, min_open=True)
@@ -75,7 +76,7 @@ class Progress:
 @epsilon_option
 @delta_option
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="To tune; several may be given. Default: CONFIG's.")
-@click.option("--trials", type=click.IntRange(min=1), default=40, show_default=True, help="Of each method.")
+@click.option("--trials", type=click.IntRange(min=1), default=TRIALS, show_default=True, help="Of each method.")
 @click.option("--runs", type=click.IntRange(min=1), default=4, show_default=True, help="Whose mean a trial is judged by.")
 @click.option(
     "--on", metavar="WHAT", default="synthetic", show_default=True,

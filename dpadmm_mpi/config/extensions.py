@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dpadmm_mpi.config.options import Options, names_in
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.files import read_bytes, resolved
+from dpadmm_mpi.files import is_file, read_bytes, resolved
 from dpadmm_mpi.registry import all_or_nothing, file_of, imported_sha256, is_inside, place_of
 
 _PREFIX = "dpadmm_extension_"
@@ -108,7 +108,7 @@ def used_by(sections: Sequence[Options]) -> tuple[Extension, ...]:
             if is_inside(type(chosen)):
                 continue
             file = file_of(type(chosen))
-            if file is None or not file.is_file():
+            if file is None or not is_file(file):
                 continue  # typed in: nothing that could be loaded again
             files[str(file)] = imported_sha256(type(chosen).__module__) or hashlib.sha256(read_bytes(file)).hexdigest()
     return tuple(Extension(path, digest) for path, digest in files.items())

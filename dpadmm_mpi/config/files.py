@@ -15,11 +15,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpadmm_mpi.config import extensions
 from dpadmm_mpi.config.extensions import Extension
-from dpadmm_mpi.config.options import Choice, Options, fields_of
+from dpadmm_mpi.config.options import Choice, Kind, Options, fields_of
 from dpadmm_mpi.config.ranges import in_section
 from dpadmm_mpi.config.reading import Ruling, Table, is_section, keys_of, refuse_unfit
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
-from dpadmm_mpi.files import read_text, refuse_special, resolved
+from dpadmm_mpi.files import read_text, refuse_special, resolved, size_of
 
 R = TypeVar("R", bound=Options)
 Setting = tuple[str, Any]  # a dotted key and its value
@@ -65,7 +65,7 @@ def read_table(path: Path, text: str | None = None) -> RawConfig:
     if text is None:
         try:
             refuse_special(path)
-            if (size := path.stat().st_size) > LARGEST:
+            if (size := size_of(path)) > LARGEST:
                 raise InputError(f"{path}: {size >> 20} MB, and a configuration has at most {LARGEST >> 20}; is it one?")
             text = read_text(path, "utf-8-sig")
         except FileNotFoundError:
@@ -219,14 +219,13 @@ def _nested(settings: list[tuple[str, Any]]) -> Table:
     """Dotted keys as tables; of two settings of one key the later one counts."""
     tables: Table = {}
     for key, value in settings:
-        section, _, name = key.partition(".")
-        if name:
-            inner = tables.setdefault(section, {})
+        *sections, name = key.split(".")
+        inner = tables
+        for section in sections:
+            inner = inner.setdefault(section, {})
             if not isinstance(inner, dict):
                 raise InputError(f"{key}: {section} is set as a whole already; set one or the other")
-            inner[name] = value
-        else:
-            tables[section] = value
+        inner[name] = value
     return tables
 
 
@@ -241,7 +240,7 @@ def _overlay(base: Table, extra: Table, grammar: Grammar[R]) -> Table:
     for name in dict.fromkeys([*base, *extra]):
         table, inherited = extra.get(name, {}), base.get(name)
         if isinstance(table, dict) and isinstance(inherited, dict):
-            merged[name] = _without_alternatives(name, inherited, table, grammar) | table
+            merged[name] = _joined(grammar.sections.get(name), _without_alternatives(name, inherited, table, grammar), table)
         elif name in extra:
             merged[name] = table
     before, after = grammar.ruling(base), grammar.ruling(merged)
@@ -250,6 +249,17 @@ def _overlay(base: Table, extra: Table, grammar: Grammar[R]) -> Table:
             said = extra.get(name) if isinstance(extra.get(name), dict) else {}
             merged[name] = _with_meaning(name, cls, (base[name], before), (merged[name], after), said or {})
     return merged
+
+
+def _joined(cls: type[Options] | None, inherited: Table, table: Table) -> Table:
+    """Key by key, also in sections inside this one; any other table takes the place of what was there."""
+    inner = {} if cls is None else {f.name: f.type for f in fields_of(cls) if is_section(f.type)}
+    deeper = {
+        name: _joined(kind, inherited[name], table[name])
+        for name, kind in inner.items()
+        if isinstance(inherited.get(name), dict) and isinstance(table.get(name), dict)
+    }
+    return inherited | table | deeper
 
 
 def _without_alternatives(section: str, inherited: Table, table: Table, grammar: Grammar[R]) -> Table:
@@ -293,12 +303,26 @@ def _with_absolute_paths(raw: Table, folder: Path, grammar: Grammar[R]) -> Table
         table = raw.get(section)
         if not isinstance(table, dict):
             continue
-        own = {f.name for f in fields_of(cls) if not f.is_path}
-        texts = {key for key, value in table.items() if isinstance(value, str) and key not in own}
-        if texts:  # otherwise the classes that might have such a key need not be loaded
-            paths = {key: str(resolved(folder / Path(table[key]).expanduser())) for key in texts & path_keys(cls)}
-            raw[section] = {**table, **paths}
+        raw[section] = _with_paths_from(folder, cls, table)
     return raw
+
+
+def _with_paths_from(folder: Path, cls: type[Options], table: Table) -> Table:
+    own = {f.name for f in fields_of(cls) if not f.is_path}
+    texts = {key for key, value in table.items() if isinstance(value, str) and key not in own}
+    made = dict(table)
+    if texts:  # otherwise the classes that might have such a key need not be loaded
+        made |= {key: str(resolved(folder / Path(table[key]).expanduser())) for key in texts & path_keys(cls)}
+    for f in fields_of(cls):
+        inner = table.get(f.name)
+        if not isinstance(inner, dict):
+            continue
+        if is_section(f.type):
+            made[f.name] = _with_paths_from(folder, f.type, inner)
+        elif isinstance(f.role, Kind) and isinstance(name := inner.get("kind"), str):
+            chosen = f.role.registry.find(name)
+            made[f.name] = inner if chosen is None else _with_paths_from(folder, chosen, inner)
+    return made
 
 
 def path_keys(cls: type[Options]) -> set[str]:

@@ -67,6 +67,23 @@ class Part(Struct, frozen=True):
     candidates: Callable[[], Iterable[tuple[str, "type[Options]"]]]  # that choice's names, and the class with each
 
 
+class Kind(Struct, frozen=True):
+    """Marks a field that names one of the registered classes in a table of its own, or by a number; or None.
+
+    { kind = "NAME", ... } holds the options of what was chosen; a number alone is short for the option `number` of the class
+    `usual`, and 0 for nothing at all.
+    """
+
+    registry: Registry[Any]
+    role: type["Options"]  # what a class must derive from to stand here
+    usual: str
+    number: str
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, cls in self.registry.items() if issubclass(cls, self.role)]
+
+
 class File(Struct, frozen=True):
     """Marks a key that names a file, meant from the configuration's folder."""
 
@@ -84,7 +101,7 @@ class Field(Struct, frozen=True):
     name: str
     type: Any
     default: Any  # msgspec.NODEFAULT: it is needed
-    role: Choice | Choices | Part | None  # None: a plain value
+    role: Choice | Choices | Kind | Part | None  # None: a plain value
     is_path: bool
 
     @property
@@ -101,7 +118,7 @@ def fields_of(cls: type[Options]) -> tuple[Field, ...]:
         marks = list(_marks(field.type))
         if any(isinstance(mark, NoKey) for mark in marks):
             continue
-        role = next((mark for mark in marks if isinstance(mark, Choice | Choices | Part)), None)
+        role = next((mark for mark in marks if isinstance(mark, Choice | Choices | Kind | Part)), None)
         found.append(Field(field.name, field.type, default, role, any(isinstance(mark, File) for mark in marks)))
     return tuple(found)
 
@@ -126,28 +143,33 @@ def names_in(options: Options) -> Iterator[tuple[str, Options, Registry[Any]]]:
         elif isinstance(field.role, Choices):
             for each in value or ():
                 yield field.name, each, field.role.registry
+        elif isinstance(field.role, Kind):
+            if value is not None:
+                yield field.name, value, field.role.registry
         elif isinstance(value, Options):
             yield from names_in(value)
 
 
 def to_table(options: Options) -> dict[str, Any]:
-    """The section as a plain table, from which the same options can be read; what is None is left out."""
+    """The section as a plain table, from which the same options can be read; what is None, or empty, is left out."""
     table: dict[str, Any] = {}
     for field in fields_of(type(options)):
         value = getattr(options, field.name)
         if isinstance(field.role, Choice):
             table[field.name] = field.role.registry.name_of(type(value))
+        if isinstance(field.role, Choice | Part):
             table |= to_table(value)
-        elif isinstance(field.role, Choices):
-            if value is not None:
-                table[field.name] = [_entry(each, field.role) for each in value]
-        elif isinstance(field.role, Part):
-            table |= to_table(value)
-        elif isinstance(value, Options):
-            table[field.name] = to_table(value)
-        elif value is not None:
-            table[field.name] = without_none(msgspec.to_builtins(value))
+        elif value is not None and (written := _written(value, field)) != {}:
+            table[field.name] = written
     return table
+
+
+def _written(value: Any, field: Field) -> Any:
+    if isinstance(field.role, Choices):
+        return [_entry(each, field.role) for each in value]
+    if isinstance(field.role, Kind):
+        return {"kind": field.role.registry.name_of(type(value))} | to_table(value)
+    return to_table(value) if isinstance(value, Options) else without_none(msgspec.to_builtins(value))
 
 
 def _entry(options: Options, among: Choices) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar, get_args
 
 import msgspec
 
-from dpadmm_mpi.config.options import Choice, Choices, Field, Options, Part, fields_of
+from dpadmm_mpi.config.options import Choice, Choices, Field, Kind, Options, Part, fields_of
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.registry import Registry, did_you_mean
 
@@ -152,6 +152,8 @@ def _make(shape: _Shape, section: str, table: Table) -> Options:
                 raise InputError(f"{path}: missing; {needs} needs it")
         elif isinstance(f.role, Choices):
             values[f.name] = _read_list(table[f.name], f.role, path)
+        elif isinstance(f.role, Kind):
+            values[f.name] = _read_kind(table[f.name], f.role, path)
         elif is_section(f.type):
             values[f.name] = read_section(f.type, path, table[f.name])
         else:
@@ -175,6 +177,19 @@ def _read_list(value: Any, among: Choices, path: str) -> list[Options]:
             raise InputError(f'{where}: found "{name}"; allowed: {", ".join(allowed)}{did_you_mean(name, allowed)}')
         made.append(read_section(cls, where, table))
     return made
+
+
+def _read_kind(value: Any, among: Kind, path: str) -> Options | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return read_section(among.registry[among.usual], path, {among.number: value}) if value else None
+    table = dict(value) if isinstance(value, dict) else {"kind": value}
+    name, allowed = table.pop("kind", None), among.names
+    if not isinstance(name, str):
+        raise InputError(f'{path}: found {show(value)}; expected a number, or a table with kind = "NAME": {one_of(allowed)}')
+    cls = among.registry.find(name)
+    if cls is None or not issubclass(cls, among.role):
+        raise InputError(f'{path}.kind: found "{name}"; allowed: {", ".join(allowed)}{did_you_mean(name, allowed)}')
+    return read_section(cls, path, table)
 
 
 def possible_keys(cls: type[Options]) -> list[str]:

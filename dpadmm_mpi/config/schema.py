@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from dpadmm_mpi.config.options import Choice, Choices, Field, Options, Part, fields_of, without_none
+from dpadmm_mpi.config.options import Choice, Choices, Field, Kind, Options, Part, fields_of, without_none
 from dpadmm_mpi.config.reading import is_section
 from dpadmm_mpi.registry import Registry, first_line
 
@@ -32,11 +32,24 @@ def _property(field: Field) -> dict[str, Any]:
     if isinstance(field.role, Choices):
         names = list(field.role.registry)
         return {"type": "array", "items": {"anyOf": [{"enum": names}, {"type": "object", "required": [field.role.key]}]}}
+    if isinstance(field.role, Kind):
+        return _kind(field.role)
     found, definitions = msgspec.json.schema_components([field.type], ref_template="#/$defs/{name}")
     made = _inlined(found[0], definitions)
     if not field.required and field.default is not None:
         made["default"] = without_none(msgspec.to_builtins(field.default))
     return made
+
+
+def _kind(among: Kind) -> dict[str, Any]:
+    """A number, a name, or a table with the options of what it names."""
+    names = among.names
+    words = "; ".join(f"{name}: {first_line(among.registry[name])}" for name in names)
+    properties: dict[str, Any] = {"kind": {"enum": names, "description": words}}
+    for name in names:
+        _collect(among.registry[name], properties)
+    table = {"type": "object", "properties": properties, "required": ["kind"], "additionalProperties": False}
+    return {"anyOf": [{"type": "number", "minimum": 0}, {"enum": names}, table]}
 
 
 def _inlined(part: Any, definitions: dict[str, Any]) -> Any:

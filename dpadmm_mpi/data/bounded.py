@@ -22,7 +22,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
-from dpadmm_mpi.files import naming, open_to_read
+from dpadmm_mpi.files import naming, open_to_read, size_of
 
 FREE = 128 << 20
 RATIO = 200
@@ -44,7 +44,7 @@ class _Counted(io.RawIOBase):
 
     def __init__(self, inner: Any, path: Path) -> None:
         self._inner, self._path = inner, path
-        self._packed, self._come = path.stat().st_size, 0
+        self._packed, self._come = size_of(path), 0
 
     def readable(self) -> bool:
         return True
@@ -113,7 +113,7 @@ def read_arrays(path: Path, wanted: Collection[str]) -> dict[str, NDArray[Any]]:
 def read_array(path: Path) -> NDArray[Any]:
     """The array of an npy file; ValueError where it is none."""
     with naming(path), open_to_read(path) as file:
-        return _read_array(file, path.stat().st_size)
+        return _read_array(file, size_of(path))
 
 
 def names_in(path: Path) -> list[str]:

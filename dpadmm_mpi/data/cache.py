@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.files import resolved
+from dpadmm_mpi.files import is_file, resolved
 from dpadmm_mpi.types import Array
 
 _COMPRESSED = ("", ".bz2", ".gz", ".xz")
@@ -48,7 +48,7 @@ def raw_folder(name: str) -> Path:
 def find_file(folder: Path, file: SourceFile) -> Path | None:
     """A file of the catalogue in a folder, plain or compressed."""
     plain = file.name.removesuffix(".bz2")
-    return next((path for suffix in _COMPRESSED if (path := folder / f"{plain}{suffix}").is_file()), None)
+    return next((path for suffix in _COMPRESSED if is_file(path := folder / f"{plain}{suffix}")), None)
 
 
 def verify(path: Path, file: SourceFile) -> None:

@@ -17,7 +17,7 @@ from dpadmm_mpi.data import readers
 from dpadmm_mpi.data.bounded import refuse_expansion
 from dpadmm_mpi.data.records import Column, Records, Wanted
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.files import refuse_special
+from dpadmm_mpi.files import refuse_special, size_of
 from dpadmm_mpi.types import Bools
 
 LARGE = 8 << 20  # bytes of a csv file from which on it is worth while to load pandas
@@ -30,7 +30,7 @@ class _IsText(Exception):
 
 def read_any_csv(path: Path, wanted: Wanted, separator: str | None = None) -> Records:
     """A large file through pandas, where it is installed; otherwise by `readers.read_csv`, with the same result."""
-    if path.stat().st_size > LARGE and find_spec("pandas") is not None:
+    if size_of(path) > LARGE and find_spec("pandas") is not None:
         return read_large_csv(path, wanted, separator or readers.detected_separator(path))
     return readers.read_csv(path, wanted, separator)
 
@@ -186,7 +186,7 @@ def read_parquet(path: Path, wanted: Wanted) -> Records:
         header = list(file.schema_arrow.names)
         wanted.check(header, str(path))
         declared = 8 * file.metadata.num_rows * len(header)
-        refuse_expansion(path, declared, path.stat().st_size)
+        refuse_expansion(path, declared, size_of(path))
         names = [wanted.label, *wanted.features(header)]
         parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
         for batch in file.iter_batches(columns=names):

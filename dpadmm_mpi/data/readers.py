@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi.data.bounded import content, names_in, open_bytes, read_arrays, refuse_expansion, text
 from dpadmm_mpi.data.records import Column, Records, Wanted
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import size_of
 
 # Above this share of non-zeros a sparse matrix is kept dense: less memory per entry, and BLAS.
 DENSE_SHARE = 1 / 3
@@ -197,7 +198,7 @@ def read_hdf5(path: Path) -> Records:
     with open_to_read(path) as file, reading(path):
         found = {name: own_item(file, name, path) for name in ARRAYS if name in file}
         datasets = {name: item for name, item in found.items() if isinstance(item, h5py.Dataset)}
-        refuse_expansion(path, sum(item.nbytes for item in datasets.values()), path.stat().st_size)
+        refuse_expansion(path, sum(item.nbytes for item in datasets.values()), size_of(path))
         arrays, names = {name: item[...] for name, item in datasets.items()}, list(file)
     return _from_arrays(arrays, names, path)
 

@@ -30,7 +30,7 @@ from dpadmm_mpi.data.shard import NORM_SLACK
 from dpadmm_mpi.data.steps import Step, steps
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.files import read_bytes, refuse_special
+from dpadmm_mpi.files import is_file, read_bytes, refuse_special, size_of, status
 from dpadmm_mpi.registry import Registry, file_of, is_inside, place_of
 from dpadmm_mpi.types import Ints
 
@@ -89,7 +89,7 @@ class StoredSource(Source):
 
     def identity(self, files: dict[str, Path]) -> list[Any]:
         """What changes with the files."""
-        return [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files.values()]
+        return [(str(path.resolve()), size_of(path), status(path).st_mtime_ns) for path in files.values()]
 
     @property
     def preprocessing(self) -> list[Step]:
@@ -147,9 +147,9 @@ def _node_names(traits: Traits, owners: Ints) -> list[str]:
 def files_at(given: str, key: str, single: bool = False) -> list[Path]:
     """The file of a path, or those of a pattern such as node-*.csv, in the order of the numbers in their names."""
     path = Path(given)
-    if path.is_file():
+    if is_file(path):
         return [path]
-    found = [] if single else [found for found in map(Path, glob(given)) if found.is_file()]  # noqa: PTH207  # absolute patterns too
+    found = [] if single else [found for found in map(Path, glob(given)) if is_file(found)]  # noqa: PTH207  # absolute patterns too
     if not found:
         refuse_special(path, f"{key}: ")
         raise InputError(f"{key}: {path} cannot be read: no such file")

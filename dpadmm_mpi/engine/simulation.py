@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -13,9 +14,10 @@ from dpadmm_mpi.engine.stopping import Meetings
 from dpadmm_mpi.errors import InputError, Stopped
 from dpadmm_mpi.methods.base import CLASSIFIERS, Plan, final_name
 from dpadmm_mpi.methods.metrics import Optimum
-from dpadmm_mpi.methods.nodes import Nodes, State, replaced
+from dpadmm_mpi.methods.nodes import Nodes, Phase, State, extended, replaced
 from dpadmm_mpi.methods.release import AVERAGED, CONSENSUS
 from dpadmm_mpi.networks.metropolis import metropolis
+from dpadmm_mpi.networks.timeline import HELD, LATE, Inbox
 from dpadmm_mpi.parallel.transport import Transport
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import place_of
@@ -69,6 +71,23 @@ class Simulation(Generic[S]):
             self._own_weights = metropolis(plan.topology).own[places][:, None]
         averaged = (AVERAGED,) if self.measures.iterate in self.nodes.hub_fields else ()
         self._hub_fields = (*self.nodes.hub_fields, *averaged)
+        self._places = places
+        self.inbox: Inbox | None = None  # where messages get lost: what has come in before
+        self._held = {} if plan.faults is None else plan.faults.held(self._sent_along_edges())
+        self._arc_fields = (*self.nodes.arc_fields, *self._held)
+        self._arc_owner = owner[plan.topology.arcs[:, 0]] if self._arc_fields else owner[:0]
+
+    def _sent_along_edges(self) -> list[str]:
+        phases = [phase for t in range(min(4, self.plan.iterations) + 1) for phase in self.nodes.phases(t)]
+        return list(dict.fromkeys(phase.field for phase in phases if phase.channel == "edges"))
+
+    def _begin(self, runs: range) -> S:
+        """The state before the first iteration, with fields for what is free and for what has been received."""
+        state = self.plan.free.begin(self.nodes.initial(runs))
+        arcs = int(np.count_nonzero(self._arc_owner == self.transport.rank))
+        return extended(
+            state, {name: np.zeros((len(runs), arcs, self.plan.features * width)) for name, width in self._held.items()}
+        )
 
     def refuse_unreleased(self) -> None:
         """A method may only send what it says that it releases, and what its state has."""
@@ -98,11 +117,15 @@ class Simulation(Generic[S]):
         for runs in self.plan.groups_of_runs:
             if reached.get(runs[0]) == self.plan.rounds:
                 continue
-            first, state = 0, self.plan.free.begin(self.nodes.initial(runs))
+            first, state = 0, self._begin(runs)
             if runs[0] in reached:
                 first = reached[runs[0]] + 1
                 state = self._deal_state(state, None if recorder is None else recorder.state_of(runs))
-            self.exchange = Exchange(self.transport, self.plan.topology, self.owner, self.plan.features, len(runs))
+            arcs = bool(self.nodes.arc_fields)
+            self.exchange = Exchange(self.transport, self.plan.topology, self.owner, self.plan.features, len(runs), arcs)
+            if self.plan.faults is not None:
+                known = self.exchange.links["edges"].known
+                self.inbox = Inbox(self.plan.faults, runs, self._places, known)
             self._some_runs(runs, first, state, recorder=recorder, observer=observer, meetings=meetings)
             self.exchange.close()
 
@@ -157,11 +180,21 @@ class Simulation(Generic[S]):
             self._worked += time.perf_counter() - begin
             self.exchange.start(phase.channel, getattr(state, phase.field))
             self.rows.while_messages_travel(t, state)
-            incoming = self.exchange.finish(phase.channel, phase.weighted)
+            state, incoming = self._incoming(state, phase, t)
             begin = time.perf_counter()
             state = self.nodes.receive(state, t, runs, number, incoming)
             self._worked += time.perf_counter() - begin
         return state if self.measures.of_released else self.plan.free.averaged(state, t)
+
+    def _incoming(self, state: S, phase: Phase, t: int) -> tuple[S, Array]:
+        """What has come in, summed up; where messages get lost, of what each neighbour has got through last."""
+        if self.inbox is None or phase.channel != "edges":
+            return state, self.exchange.finish(phase.channel, phase.weighted)
+        held, late = f"{HELD}{phase.field}", f"{LATE}{phase.field}"
+        before, on_the_way = getattr(state, held), getattr(state, late, None)
+        now, on_the_way = self.inbox.receive(t, before, on_the_way, self.exchange.arrived(phase.channel))
+        state = replaced(state, {held: now} | ({} if on_the_way is None else {late: on_the_way}))
+        return state, self.inbox.sums(t, now, phase.weighted)
 
     def _consensus(self, state: S, step: int) -> S:
         """A step of plain averaging over the edges, of vectors that are made of released ones alone."""
@@ -189,16 +222,20 @@ class Simulation(Generic[S]):
         self.exchange.reset()
         return timing
 
-    def _gather(self, values: Array) -> Array | None:
-        """(runs, places, width) of all places in their order, on rank 0."""
-        gathered = self.transport.start_gather(by_place(values), self.owner).finish()
+    def _owner_of(self, field: str) -> Ints:
+        """The rank of every place, or of every arc."""
+        return self._arc_owner if field in self._arc_fields else self.owner
+
+    def _gather(self, field: str, values: Array) -> Array | None:
+        """(runs, places, width) of all places, or arcs, in their order, on rank 0."""
+        gathered = self.transport.start_gather(by_place(values), self._owner_of(field)).finish()
         return None if gathered is None else by_run(gathered, len(values))
 
     def gather_state(self, state: S) -> dict[str, Array] | None:
         """Every field with all places, on rank 0; what the hub alone has is there already."""
         gathered: dict[str, Array] = {}
         for name, values in state._asdict().items():
-            everywhere = values if name in self._hub_fields else self._gather(values)
+            everywhere = values if name in self._hub_fields else self._gather(name, values)
             if everywhere is not None:
                 gathered[name] = everywhere
         return gathered if self.transport.rank == 0 else None
@@ -213,19 +250,28 @@ class Simulation(Generic[S]):
 
     def state_shapes(self) -> dict[str, tuple[int, ...]]:
         """Of what gather_state gives for one run."""
-        state = self.plan.free.begin(self.nodes.initial(range(1)))
+        state = self._begin(range(1))
         return {
-            name: values.shape[1:] if name in self._hub_fields else (len(self.owner), *values.shape[2:])
+            name: values.shape[1:] if name in self._hub_fields else (len(self._owner_of(name)), *values.shape[2:])
             for name, values in state._asdict().items()
         }
 
     def _deal_state(self, blank: S, gathered: dict[str, Array] | None) -> S:
         """The opposite of gather_state: each rank what belongs to its own places, in the stead of a blank state's."""
         whole = gathered or {}
-        shared = [name for name in blank._fields if name not in self._hub_fields]
-        dealt = self.transport.deal(self.owner, lambda place: [whole[name][:, place] for name in shared])
-        fields = {name: np.stack([values[k] for values in dealt], axis=1) for k, name in enumerate(shared) if dealt}
-        return replaced(blank, fields | {name: whole[name] for name in self._hub_fields if name in whole})
+        on_arcs = [name for name in blank._fields if name in self._arc_fields]
+        shared = [name for name in blank._fields if name not in (*self._hub_fields, *on_arcs)]
+        fields = {name: whole[name] for name in self._hub_fields if name in whole}
+        for owner, names in ((self.owner, shared), (self._arc_owner, on_arcs)):
+            if names:
+                dealt = self.transport.deal(owner, partial(_at, whole, names))
+                fields |= {name: np.stack([values[k] for values in dealt], axis=1) for k, name in enumerate(names) if dealt}
+        return replaced(blank, fields)
+
+
+def _at(whole: Mapping[str, Array], names: Sequence[str], place: int) -> list[Array]:
+    """What a place, or an arc, has of these fields, (runs, width) each."""
+    return [whole[name][:, place] for name in names]
 
 
 def in_words(runs: range) -> str:

@@ -29,9 +29,12 @@ from dpadmm_mpi.methods.metrics import METRICS_OF, Metric, Optimum
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.methods.nodes import Nodes, State
 from dpadmm_mpi.methods.release import AGREEMENT, AVERAGED, CONSENSUS, FreeAccuracy, FreeOnNetwork, FreeSteps, recorded_steps
-from dpadmm_mpi.networks.graphs import Hub, Network, build, graphs
+from dpadmm_mpi.networks.graphs import Hub, graphs
 from dpadmm_mpi.networks.metropolis import acceleration, second_eigenvalue, steps_until
+from dpadmm_mpi.networks.network import Network
+from dpadmm_mpi.networks.timeline import NetworkFaults, Timeline, faults_on
 from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.networks.virtual_time import Clock, Leg
 from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Perturbation, Privacy, perturbations
 from dpadmm_mpi.privacy.releases import Releases
@@ -39,7 +42,7 @@ from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants
 from dpadmm_mpi.problems.losses import losses as LOSSES
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry, own_behaviour, place_of
-from dpadmm_mpi.types import Array, Ints, Matrix
+from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 if TYPE_CHECKING:
     from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
@@ -63,6 +66,7 @@ methods = Registry["Method"](
         "methods.curated.method",
         "methods.gradient.method",
         "methods.one_shot.method",
+        "methods.decentralised.arc_admm",
     ),
 )
 
@@ -77,6 +81,7 @@ class Method(Options):
 
     source: ClassVar[str] = ""  # where it is written down
     hub: ClassVar[bool] = False  # a server or curator in the middle, every node talks to it alone
+    stands_faults: ClassVar[bool] = False  # it can go on where messages are lost or nodes are absent: [network.faults]
     terms: ClassVar[type[Terms]]  # of [problem]
     perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation,)  # that it goes with
     default_perturbation: ClassVar[str] = "none"
@@ -100,6 +105,22 @@ class Method(Options):
         """The method with so many recycled steps after each data step; None: it has none."""
         return self
 
+    def check_faults(self, network: Network) -> None:
+        """Refuse what this method does not stand, by InputError with the key."""
+        if network.faults.kinds and not self.stands_faults:
+            raise InputError(
+                f"network.faults: {methods.name_of(type(self))} needs a network without them; remove the section, or choose a "
+                "method on a network without a hub"
+            )
+
+    def under_faults(self, faults: NetworkFaults) -> str:
+        """What is known about this method on a network with faults, in words."""
+        change = "; the graph need not be connected in any iteration, all of its edges together are" if faults.change else ""
+        return (
+            f"network.faults: a node goes on from what it has received last of each neighbour{change}; no theorem says that "
+            f"{methods.name_of(type(self))} converges then"
+        )
+
     def check_privacy(self, perturbation: Perturbation) -> None:
         """Refuse noise whose options do not suffice, by InputError with the key."""
 
@@ -122,9 +143,12 @@ class Method(Options):
 
     @classmethod
     def tuned_release(cls) -> Space:
-        """What may be made of released values at no cost, where the method has options for it."""
+        """What may be made of released values at no cost, where the method has options for it.
+
+        That nothing is averaged needs no trial of its own: every trial is judged by the last iterate too.
+        """
         options = getattr(cls, "release", None)
-        known: Space = {"release.average": OneOf(("none", "half", "all")), "release.recycle": Whole(1, 6, log=True, start=1)}
+        known: Space = {"release.average": OneOf(("half", "all")), "release.recycle": Whole(1, 6, log=True, start=1)}
         names = [] if options is None else [f"release.{each.name}" for each in fields_of(options)]
         return {key: each for key, each in known.items() if key in names}
 
@@ -194,7 +218,7 @@ class Record(Options):
     checkpoint: Count = 50  # iterations after which the log is on disk, and a checkpoint due
     optimum: bool = False  # solve the centralised problem too and record the distance to it
     metrics: Annotated[list[Metric] | None, Choices(METRICS, "metric")] = None  # beside those of the family
-    patience: NonNegative | None = None  # seconds of a host's silence that end a job; 24 unless given, 0: none do
+    patience: NonNegative | None = None  # seconds that a host may be silent in a job; 20 unless given, 0: for ever
 
     def check(self) -> None:
         if self.trajectory and self.every != 1:
@@ -361,6 +385,11 @@ class Plan(ABC, Generic[S]):
         return self.releases.iterations
 
     @property
+    def faults(self) -> NetworkFaults | None:
+        """What goes wrong on the network; None: nothing."""
+        return faults_on(self.topology)
+
+    @property
     def rounds(self) -> int:
         """All exchanges of a run that follow each other: the iterations, and the consensus steps behind them."""
         return self.iterations + self.consensus_steps
@@ -384,6 +413,8 @@ class Plan(ABC, Generic[S]):
                 f"release.average: from = {first} is behind the last iteration, {self.config.iterations}; lower it"
             )
         steps = asked.consensus_steps()
+        if steps != 0 and self.faults is not None:
+            raise InputError("release.consensus: is for a network without faults; remove it, or network.faults")
         if not iterate and (first is not None or steps != 0):
             raise InputError(f"release: {self.config.method_name} releases nothing that could be averaged; remove the section")
         return FreeSteps(iterate, first, self._accelerations(steps) if steps else ())
@@ -483,7 +514,9 @@ class Plan(ABC, Generic[S]):
     @property
     def scales(self) -> Mapping[str, int]:
         """Dimensions beside run, iteration, node and feature; those of the family's own come on top."""
-        return {"class": len(self.target.classes)} if any(metric.per_class for metric in self.metrics.values()) else {}
+        classes = any(metric.per_class for metric in self.metrics.values())
+        arcs = {} if self.faults is None else {"arc": len(self.topology.arcs)}
+        return arcs | ({"class": len(self.target.classes)} if classes else {})
 
     @property
     def map_sha256(self) -> str:
@@ -532,9 +565,48 @@ class Plan(ABC, Generic[S]):
     def known_before(self) -> Mapping[str, Known]:
         """What is recorded before the first iteration beside accounts and schedules, by its HDF5 name."""
         if self.budget_steps is None:
-            return {}
+            return self._virtual_time
         text = "data steps that the node's privacy budget lasts for, of those that the configuration has"
-        return {"privacy/budget_steps": Known(self.budget_steps, ("node",), text)}
+        steps = Known(self.budget_steps, ("node",), text)
+        return {"privacy/budget_steps": steps, **self._virtual_time}
+
+    @property
+    def takes_part_in_words(self) -> str:
+        """When a node takes a step."""
+        return "it is there"
+
+    def takes_part(self, timeline: Timeline) -> Bools:
+        """Who takes a step, (runs, iterations + 1, nodes)."""
+        return timeline.present
+
+    @property
+    def _virtual_time(self) -> dict[str, Known]:
+        """When iterations end, and what was sent by then; {}: nobody asks."""
+        time = self.config.network.time
+        if not time.is_given:
+            return {}
+        found = [
+            Clock(time, self.topology, self.sizes, 8 * self.features, self.config.seed, runs).elapsed(
+                self.legs(time.passes, runs)
+            )
+            for runs in self.groups_of_runs
+        ]
+        return {
+            f"network/{name}": Known(np.concatenate(values)[:, self.recorded], ("run", "iteration"), words)
+            for name, words, values in (
+                ("seconds", "virtual time at the end of the iteration, in seconds since the start", [e.seconds for e in found]),
+                ("bytes", "bytes that all nodes have sent since the start, lost ones included", [e.bytes_sent for e in found]),
+            )
+        }
+
+    def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
+        """The exchanges of an iteration, and the passes over the records before each, for virtual time."""
+        return [self._leg("edges", passes_per_solve if self.solves_exactly else 1.0)]
+
+    def _leg(self, channel: str, passes: Array | float, first: int = 0) -> Leg:
+        """An exchange of every iteration from `first` on, with passes over the records from iteration 1 on."""
+        t = np.arange(self.iterations + 1)
+        return Leg(channel, passes * np.ones((1, 1, self.nodes)) * (t > 0)[:, None], t >= first)
 
     @property
     @abstractmethod
@@ -660,7 +732,7 @@ def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     >>> plan.nodes, plan.sizes.tolist()
     (5, [32, 32, 32, 32, 32])
     """
-    topology = build(config.network.graph, config.seed)
+    topology = config.network.build(config.seed, config.iterations)
     if (config.iterations + 1) * topology.nodes > MOST_STEPS:
         raise InputError(
             f"iterations: {config.iterations:,} iterations of {topology.nodes:,} nodes; at most {MOST_STEPS:,} steps of nodes "
@@ -669,7 +741,10 @@ def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     dataset = config.data.dataset(topology.nodes, config.seed)
     topology, dataset = config.method.arranged(topology, dataset)
     plan = config.method.plan(config, topology, dataset)
-    if notes := notes_of(dataset, config.is_noisy):
+    notes = notes_of(dataset, config.is_noisy)
+    if plan.faults is not None:
+        notes = [*notes, config.method.under_faults(plan.faults)]
+    if notes:
         plan = replace(plan, notes=(*plan.notes, *notes))
     _ = plan.free  # here, where what cannot work is refused, and every rank gets the same numbers
     return plan, dataset

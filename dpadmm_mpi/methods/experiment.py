@@ -43,6 +43,7 @@ def parse(raw: Table, extensions: tuple[Extension, ...] = ()) -> Config:
     config = read_root(Config, raw, "algorithm", _ruling_of)
     sections: list[Options] = [config.data, config.network, config.problem, config.algorithm, config.privacy, config.record]
     config.method.check_privacy(config.privacy.perturbation)
+    config.method.check_faults(config.network)
     used = dict.fromkeys([*extensions, *used_by(sections)])
     return replace(config, extensions=sorted(used, key=lambda extension: extension.path))
 

@@ -1,6 +1,8 @@
 """What the engine asks of the nodes of one rank: phases of work, one exchange of a named field, and receiving."""
 
+from collections import namedtuple
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
@@ -31,8 +33,22 @@ def replaced(state: S, fields: Mapping[str, Array]) -> S:
     return changed
 
 
+def extended(state: S, fields: Mapping[str, Array]) -> S:
+    """The state with further fields."""
+    return cast(S, _extended_type(type(state), tuple(fields))(*cast(Any, state), *fields.values())) if fields else state
+
+
+@cache
+def _extended_type(kind: type[Any], fields: tuple[str, ...]) -> type[Any]:
+    return namedtuple(kind.__name__, (*kind._fields, *fields))
+
+
 class Phase(NamedTuple):
-    """One exchange: the field of the state that leaves the places, and the channel of the network that it goes along."""
+    """One exchange: the field of the state that leaves the places, and the channel of the network that it goes along.
+
+    Along "edges" a place sends the same to all neighbours and receives a sum; along "arcs" it sends a vector of its own to
+    each of them and receives each by itself: the field is then one of `arc_fields`.
+    """
 
     field: str
     channel: str
@@ -43,7 +59,8 @@ class Nodes(Protocol[S]):
     """The places of one rank, in some runs that go side by side. State goes in, state comes out.
 
     Every field is (runs, places of this rank, width), but for `hub_fields`, which have a place where the hub is, and none
-    elsewhere. What is not in the state does not survive a restart.
+    elsewhere, and `arc_fields`, which have one for each neighbour of each of these places, in the order of `Topology.arcs`.
+    What is not in the state does not survive a restart.
     """
 
     @property
@@ -53,6 +70,9 @@ class Nodes(Protocol[S]):
 
     @property
     def hub_fields(self) -> tuple[str, ...]: ...
+
+    @property
+    def arc_fields(self) -> tuple[str, ...]: ...
 
     def initial(self, runs: range) -> S: ...
 
@@ -65,7 +85,7 @@ class Nodes(Protocol[S]):
         ...
 
     def receive(self, state: S, t: int, runs: range, phase: int, incoming: Array) -> S:
-        """The sum of what each place received, in ascending order of the senders, has come in."""
+        """The sum of what each place received, in ascending order of the senders, has come in; or what each arc brought."""
         ...
 
     def recorded(self, state: S) -> S:

@@ -4,18 +4,16 @@ Whatever is computed from released values alone is post-processing and costs no 
 functions take released vectors, as (runs, places, features), and give vectors.
 """
 
-from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec import Meta, field
 
 from dpadmm_mpi.config.options import Auto, Count, Options
-from dpadmm_mpi.methods.nodes import State, replaced
+from dpadmm_mpi.methods.nodes import State, extended, replaced
 from dpadmm_mpi.types import Array, Ints
 
 S = TypeVar("S", bound=State)
@@ -68,11 +66,6 @@ class FreeWithRecycling(FreeOnNetwork):
         return self.recycle
 
 
-@cache
-def _extended(kind: type[Any], fields: tuple[str, ...]) -> type[Any]:
-    return namedtuple(kind.__name__, (*kind._fields, *fields))
-
-
 @dataclass(frozen=True)
 class FreeSteps(Generic[S]):
     """The free steps of a run: a running average of the iterates, and consensus steps behind the last iteration.
@@ -93,8 +86,7 @@ class FreeSteps(Generic[S]):
         """The state before the first iteration, with the further fields: the average of nothing is the point itself."""
         if not self.fields:
             return state
-        point = getattr(state, self.iterate)
-        return cast(S, _extended(type(state), self.fields)(*cast(Any, state), *([point] * len(self.fields))))
+        return extended(state, dict.fromkeys(self.fields, getattr(state, self.iterate)))
 
     def averaged(self, state: S, t: int) -> S:
         """Iteration t has a new iterate: the mean of those from the first one on; before it, the iterate itself."""

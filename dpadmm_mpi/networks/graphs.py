@@ -7,22 +7,21 @@ import random
 from abc import abstractmethod
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpadmm_mpi.config.options import Choice, Count, FilePath, Fraction, Options, Place, Probability
+from dpadmm_mpi.config.options import Count, FilePath, Fraction, Options, Place, Probability
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.files import read_text
+from dpadmm_mpi.networks.graph_files import edge_in_line
 from dpadmm_mpi.networks.topology import Topology, components, of_edges
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generator
-from dpadmm_mpi.showing import brief
 from dpadmm_mpi.types import Ints
 
 DRAWS = 1000  # of a random graph, before giving up on a connected one
 MOST_NODES = 1_000_000
-DIGITS = 18  # of a node's number in a file
 
 graphs = Registry["Graph"]("graph", "graphs")
 
@@ -207,16 +206,8 @@ class EdgeFile(Graph):
             raise InputError(f"network.path: {self.path} cannot be read: {reason}") from None
         pairs: list[tuple[int, int]] = []
         for number, line in enumerate(lines, 1):
-            words = line.split("#")[0].split()
-            if not words:
-                continue
-            if len(words) != 2 or not all(word.isdecimal() and len(word) <= DIGITS for word in words):
-                shown = brief(line.strip())
-                raise InputError(f'network.path: {self.path} line {number} is "{shown}"; two node numbers are needed')
-            i, j = int(words[0]), int(words[1])
-            if i == j:
-                raise InputError(f"network.path: {self.path} line {number} joins node {i} to itself; remove it")
-            pairs.append((i, j))
+            if words := line.split("#")[0].strip():
+                pairs.append(edge_in_line(words, f"network.path: {self.path} line {number}"))
         return pairs
 
 
@@ -252,15 +243,6 @@ class Hub(NamedGraph):
 
 
 MOST_NODES_OF: dict[type[Graph], int] = {Complete: 10_000, Random: 10_000}  # every pair of nodes is looked at
-
-
-class Network(Options):
-    """Who is joined to whom."""
-
-    graph: Annotated[Graph, Choice(graphs)] = Ring()  # how the nodes are joined
-
-    def check(self) -> None:
-        self.graph.check()
 
 
 def build(graph: Graph, seed: int) -> Topology:
@@ -300,7 +282,7 @@ def build(graph: Graph, seed: int) -> Topology:
         if len(parts) == 1:
             return topology
     if not graph.random:
-        raise InputError(f"network: the graph is not connected; its components are {_in_words(parts)}")
+        raise InputError(f"network: the graph is not connected; its components are {in_words(parts)}")
     raise InputError(f"network.{graph.random}: none of {DRAWS} drawn graphs on {nodes} nodes was connected; increase it")
 
 
@@ -316,6 +298,7 @@ def _checked(graph: Graph, edges: Any, nodes: int) -> Ints:
     return found.astype(np.int64)
 
 
-def _in_words(parts: list[list[int]]) -> str:
+def in_words(parts: list[list[int]]) -> str:
+    """The connected parts of a graph, the first ones of many."""
     shown = ["{" + ", ".join(map(str, part[:8])) + (", ..." if len(part) > 8 else "") + "}" for part in parts[:5]]
     return " ".join(shown) + (f" and {len(parts) - 5} more" if len(parts) > 5 else "")

@@ -1,5 +1,6 @@
 """A network as the ranks need it: who is whose neighbour, who sends to whom, and sums of what arrives."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -53,6 +54,20 @@ class Topology:
         """Each edge once, (E, 2), i < j, in order."""
         pairs = [(i, j) for i, nb in enumerate(self.neighbours) for j in nb if i < j]
         return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+    @cached_property
+    def arcs(self) -> Ints:
+        """(receiver, sender) of every message that an exchange along the edges has, (A, 2), ascending."""
+        pairs = [(i, j) for i, nb in enumerate(self.neighbours) for j in nb]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+    @property
+    def arc_channel(self) -> Channel:
+        """From arc to arc: what a node has for a neighbour, in the place of the arc that comes from there, goes to the arc
+        that leads there. So every neighbour may get something else.
+        """
+        number = {(i, j): arc for arc, (i, j) in enumerate(self.arcs.tolist())}
+        return Channel(tuple((number[j, i],) for i, j in self.arcs.tolist()))
 
     @property
     def channels(self) -> dict[str, Channel]:
@@ -132,6 +147,23 @@ class IncomingSum:
             return total
         for rows, sources in self._passes:
             total[rows] += values[sources]
+        return total
+
+
+class ArcsInto:
+    """The arcs that end at some of the nodes, in the order of `Topology.arcs`."""
+
+    def __init__(self, neighbours: Sequence[Sequence[int]], nodes: Ints) -> None:
+        self._degree = np.array([len(neighbours[i]) for i in nodes], dtype=np.int64)
+        self._first = np.cumsum(self._degree) - self._degree
+        self.ends = np.repeat(np.arange(len(nodes)), self._degree)  # of every arc: which of these nodes
+
+    def sums(self, values: Array) -> Array:
+        """(runs, nodes, features) of (runs, arcs, features): over each node's arcs, in ascending order of the senders."""
+        total = np.zeros((len(values), len(self._degree), values.shape[2]))
+        for k in range(self._degree.max(initial=0)):
+            rows = np.flatnonzero(self._degree > k)
+            total[:, rows] += values[:, self._first[rows] + k]
         return total
 
 

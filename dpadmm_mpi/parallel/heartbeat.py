@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 BEAT = 0.5  # seconds between two datagrams
+LATE = 3 * BEAT  # seconds beyond the patience: a beat passes between two datagrams, and who wakes up needs a moment to send
 NAP = 4 * BEAT  # more than this between two looks at the clock, and this process was stopped meanwhile
 HALT = 1.5  # seconds that a rank stands still before it leaves: until all have noticed, and what was said is forwarded
 GRACE = 1.0  # seconds for the rank to leave after that, and for the launcher each time it is asked to
@@ -68,14 +69,15 @@ class Hosts:
         self._awake += min(seconds, NAP)
 
     def silent(self, patience: float) -> list[str]:
-        """The hosts without a word for so long, of those that were heard before.
+        """The hosts that have certainly stood still for longer than this, of those that were heard before.
 
         With the first of them come those that have missed as many datagrams but for the last few: they were lost together.
         """
         silences = {host: self._awake - self._heard[host] for host in self.first if host in self._heard}
-        if max(silences.values(), default=0.0) <= patience:
+        limit = patience + LATE
+        if max(silences.values(), default=0.0) <= limit:
             return []
-        return [host for host, silence in silences.items() if silence > max(patience - 2 * BEAT, patience / 2)]
+        return [host for host, silence in silences.items() if silence > limit - 2 * BEAT]
 
     def unheard(self) -> list[str]:
         return [host for host in self.first if host != self.own and host not in self._heard]
@@ -89,7 +91,8 @@ class Hosts:
         ranks = {host: [rank for rank, member in enumerate(self.members) if member.host == host] for host in silent}
         words = [f"{host} (rank{'s' if len(of) > 1 else ''} {in_words(of)})" for host, of in ranks.items()]
         lost = f"hosts {', '.join(words)} have" if len(words) > 1 else f"host {words[0]} has"
-        return f"{lost} been silent for {patience:g} s (record.patience; heard on {self.own}): lost, cut off or standing still"
+        silence = f"silent for more than {patience:g} s (record.patience; heard on {self.own})"
+        return f"{lost} been {silence}: lost, cut off or standing still"
 
 
 def in_words(ranks: list[int]) -> str:
@@ -228,13 +231,22 @@ def main() -> None:
         for change in said:
             job.update(change)
     if hosts.speaks(silent):
-        _say(f"dpadmm: {hosts.sentence(silent, job['patience'])}; {job['advice']}")
+        sentence = f"dpadmm: {hosts.sentence(silent, job['patience'])}; {job['advice']}"
+        _say(sentence)
+        if job["lost"]:
+            _write(job["lost"], sentence)
     _end(rank, ears, launcher)
 
 
 def _say(text: str) -> None:
     with suppress(OSError):
         os.write(2, text.encode() + b"\n")
+
+
+def _write(path: str, text: str) -> None:
+    """All that speak write the same: that a host was lost."""
+    with suppress(OSError), open(path, "w", encoding="utf-8") as file:  # noqa: PTH123  # the fewest imports
+        file.write(f"{text}\n")
 
 
 def _end(rank: int, ears: Ears, launcher: int | None) -> None:

@@ -97,6 +97,14 @@ def launcher_pid() -> int | None:
     return pid if name in _LAUNCHERS else None
 
 
+def launcher_words(ranks: int, environment: Mapping[str, str] = os.environ) -> str:
+    """What stands before a command that runs on so many ranks, with the launcher that has started this one."""
+    if ranks == 1:
+        return ""
+    by_slurm = launcher_pid() is None and "SLURM_STEP_ID" in environment
+    return f"srun -n {ranks} " if by_slurm else f"mpiexec -n {ranks} "
+
+
 def usable_cores() -> set[int]:
     """The cores that this process may use; on systems that do not tell, all of the machine's."""
     if hasattr(os, "sched_getaffinity"):

@@ -22,7 +22,7 @@ from dpadmm_mpi.parallel import heartbeat
 from dpadmm_mpi.parallel.launcher import launcher_pid
 from dpadmm_mpi.parallel.transport import Transport
 
-PATIENCE = 24.0  # seconds without a word from a host, unless record.patience says otherwise
+PATIENCE = 20.0  # seconds that a host may stand still, unless record.patience says otherwise
 NOBODY: dict[str, Any] = {"addresses": [], "port": None}  # the introduction of a heartbeat that could not be started
 
 
@@ -56,12 +56,13 @@ _UNTIL_THE_END: list[Watch] = []
 
 
 @contextmanager
-def watching(transport: Transport, advice: str, until_the_end: bool = False) -> Iterator[Watch]:
+def watching(transport: Transport, advice: str, until_the_end: bool = False, lost: Path | None = None) -> Iterator[Watch]:
     """Whatever all ranks do meanwhile, a lost host or link ends them; `advice` says how to go on.
 
-    `until_the_end`: of the process, because leaving MPI is a thing that all ranks do together too.
+    `until_the_end`: of the process, because leaving MPI is a thing that all ranks do together too. `lost`: a file for the
+    sentence, because the launcher's exit code does not tell a lost host from another failure.
     """
-    watch = _begin(transport, advice)
+    watch = _begin(transport, advice, lost)
     try:
         yield watch
     finally:
@@ -72,7 +73,7 @@ def watching(transport: Transport, advice: str, until_the_end: bool = False) -> 
             watch.end()
 
 
-def _begin(transport: Transport, advice: str) -> Watch:
+def _begin(transport: Transport, advice: str, lost: Path | None) -> Watch:
     hosts = transport.gather_objects(platform.node()) if transport.size > 1 else []
     if len(set(hosts)) < 2:
         return Watch()
@@ -81,7 +82,8 @@ def _begin(transport: Transport, advice: str) -> Watch:
     members = transport.gather_objects(heartbeat.Member(platform.node(), **introduction))
     secret = transport.broadcast(secrets.token_hex(16) if transport.rank == 0 else None)
     watch = Watch(process)
-    watch.tell({"members": members, "rank": transport.rank, "secret": secret, "patience": PATIENCE, "advice": advice})
+    words = {"members": members, "rank": transport.rank, "secret": secret, "patience": PATIENCE, "advice": advice}
+    watch.tell(words | {"lost": None if lost is None else str(lost)})
     if process is not None:
         threading.Thread(target=_obey, args=(process,), daemon=True).start()
     return watch

@@ -10,7 +10,7 @@ from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.plots import curves
 from dpadmm_mpi.plots.examined import attack_figure, audit_figure
 from dpadmm_mpi.plots.kinds import PlotKind, plots
-from dpadmm_mpi.plots.request import Layout, Request
+from dpadmm_mpi.plots.request import AXES, Layout, Request
 from dpadmm_mpi.plots.style import PRINT, SCREEN, caption, drawable, panels, refuse_ending, save, style
 from dpadmm_mpi.registry import did_you_mean
 from dpadmm_mpi.storage.result import Result, measurements
@@ -36,6 +36,7 @@ def figure(
     account: str | None = None,
     bars: bool = False,
     places: Sequence[int] = (),
+    x: str = "iteration",
     **layout: Unpack[Layout],
 ) -> Any:
     """A matplotlib Figure of some kind, or of a measurement by its name.
@@ -49,6 +50,7 @@ def figure(
     account : the privacy account; none: the first that fits
     bars : ranges as bars, not as bands
     places : which looks the results have, counted from 0; the first, second, ..., if they are not given
+    x : what curves are drawn over: "iteration", or with [network.time] "seconds" or "bytes"
     **layout : log, "x", "y", "xy" or "none"; xlim and ylim, two numbers each, None for an end that suits the numbers; size,
         "one-column" or "two-column"; title, "" for none; grey, True for a print without colours
 
@@ -69,14 +71,28 @@ def figure(
     >>> axis.get_ylabel(), axis.get_ylim()
     ('mean loss', (0.0, 1.0))
     """
-    request = Request(tuple(results), kind, account, bars, tuple(places), **layout)
+    request = Request(tuple(results), kind, account, bars, tuple(places), x, **layout)
     found, measure = plots.find(kind), kind.replace("-", "_")
     if found is None and not any(measure in measurements(result) for result in results):
         raise InputError(f'kind: found "{kind}"; it must be one of {", ".join(plots)}{did_you_mean(kind, list(plots))}')
     request.needs("loss")
+    _check_axis(request, found is None or found.has_axis)
     with style(printed=request.size is not None):
         drawn = curves.over_iterations(request, measure) if found is None else found().draw(request)
         return drawable(request.finish(drawn))
+
+
+def _check_axis(request: Request, has_axis: bool) -> None:
+    """Refuse what no figure of this kind, or of these results, can be drawn over."""
+    if request.x not in AXES:
+        raise InputError(f'x: found "{request.x}"; it must be one of {", ".join(AXES)}')
+    if request.x == "iteration":
+        return
+    if not has_axis:
+        raise InputError(f'x: the kind "{request.kind}" is not drawn over the iterations, nor over {request.x}; remove it')
+    for result in request.results:
+        if f"network/{request.x}" not in result:
+            raise InputError(f"{result.source} has no /network/{request.x}; give [network.time] in its configuration")
 
 
 def draw(
@@ -85,6 +101,7 @@ def draw(
     kind: str = "overview",
     account: str | None = None,
     bars: bool = False,
+    x: str = "iteration",
     **layout: Unpack[Layout],
 ) -> None:
     """A figure as a file: PNG, SVG or PDF, by the target's ending.
@@ -93,7 +110,7 @@ def draw(
     ----------
     results : what is to be shown
     target : the file
-    kind, account, bars, **layout : as in `figure`
+    kind, account, bars, x, **layout : as in `figure`
 
     Raises
     ------
@@ -112,7 +129,7 @@ def draw(
     ['loss.svg']
     """
     refuse_ending(target)
-    save(figure(results, kind, account, bars, **layout), target, PRINT if layout.get("size") else SCREEN)
+    save(figure(results, kind, account, bars, x=x, **layout), target, PRINT if layout.get("size") else SCREEN)
 
 
 def comparison(results: Sequence[Result], target: Path) -> None:

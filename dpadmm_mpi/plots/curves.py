@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.plots.request import Request
+from dpadmm_mpi.plots.request import AXES, Request
 from dpadmm_mpi.plots.scales import Range, ends, fit, note, spans
 from dpadmm_mpi.plots.style import (
     LEGEND_LINE,
@@ -72,7 +72,7 @@ def privacy(request: Request) -> Any:
     figure, axes = request.panels(len(titles), 3.8, 3.3)
     for axis, (name, words) in zip(axes, titles.items(), strict=True):
         _draw_account(request, axis, [name if f"privacy/{name}" in result else None for result in request.results])
-        caption(axis, TOTAL, title=listed(words))
+        caption(axis, TOTAL, AXES[request.x], listed(words))
     name_files(figure, _files(request, axes[0]))
     return figure
 
@@ -154,12 +154,12 @@ def draw_measure(request: Request, axis: Any, measure: str) -> None:
     for index, (result, look) in enumerate(request):
         if has_numbers(result, measure):
             rows = reached(result, measure)
-            ranges.append(band(axis, result.iteration[rows], result[measure][:, rows], look, index, request))
+            ranges.append(band(axis, request.along(result)[rows], result[measure][:, rows], look, index, request))
     if _wants_logarithm(request, measure, ranges):
         logarithmic(axis)
     else:
         fit(axis, ranges)
-    caption(axis, title_of(request, measure))
+    caption(axis, title_of(request, measure), AXES[request.x])
 
 
 def title_of(request: Request, measure: str) -> str:
@@ -200,11 +200,11 @@ def draw_accounts(request: Request, axis: Any) -> None:
         line = {**look, "linestyle": account_line(name), "drawstyle": "steps-post"}
         if is_finite(result, name):
             values = result[f"privacy/{name}"][rows]
-            handles += axis.plot(result.iteration[rows], values, **{**line, "label": title})
+            handles += axis.plot(request.along(result)[rows], values, **{**line, "label": title})
             totals.append(values[-1])
         else:
             handles += axis.plot([], [], **{**line, "label": f"{title}: infinite"})
-    caption(axis, TOTAL)
+    caption(axis, TOTAL, AXES[request.x])
     if not totals:
         _say_not_private(axis)
         return
@@ -223,7 +223,7 @@ def draw_one_account(request: Request, axis: Any, chosen: Sequence[tuple[str, st
     names = [name for name, _ in chosen]
     _draw_account(request, axis, names)
     shared = f": {listed([title for _, title in chosen])}" if len(set(names)) == 1 else ""
-    caption(axis, f"{TOTAL}{shared}")
+    caption(axis, f"{TOTAL}{shared}", AXES[request.x])
 
 
 def _draw_account(request: Request, axis: Any, names: Sequence[str | None]) -> None:
@@ -237,7 +237,7 @@ def _draw_account(request: Request, axis: Any, names: Sequence[str | None]) -> N
             continue
         rows = reached(result, "loss")
         values, at = result[f"privacy/{name}"][rows], spots(int(rows.sum()), index, len(request.results)).tolist()
-        axis.plot(result.iteration[rows], values, markevery=at, drawstyle="steps-post", **look)
+        axis.plot(request.along(result)[rows], values, markevery=at, drawstyle="steps-post", **look)
         totals.append(values[-1])
     if not totals:
         _say_not_private(axis)

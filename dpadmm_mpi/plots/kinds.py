@@ -15,6 +15,8 @@ plots = Registry["PlotKind"]("kind", "plots")
 class PlotKind(Options):
     """A figure of one or several results."""
 
+    has_axis: ClassVar[bool] = False  # its curves go over the iterations, or over seconds or bytes in their place
+
     @abstractmethod
     def draw(self, request: Request) -> Any:
         """A matplotlib Figure; `panels`, `caption` and the rest of plots.style help to give it the common look."""
@@ -24,6 +26,8 @@ class PlotKind(Options):
 class Overview(PlotKind):
     """Loss, test error and privacy over the iterations."""
 
+    has_axis: ClassVar[bool] = True
+
     def draw(self, request: Request) -> Any:
         return curves.overview(request)
 
@@ -31,6 +35,7 @@ class Overview(PlotKind):
 class OverIterations(PlotKind):
     """One measurement over the iterations."""
 
+    has_axis: ClassVar[bool] = True
     measure: ClassVar[str]
 
     def draw(self, request: Request) -> Any:
@@ -82,6 +87,8 @@ class OptimumCurve(OverIterations):
 @plots.register("privacy")
 class PrivacyCurve(PlotKind):
     """The total privacy loss over the iterations, all accounts."""
+
+    has_axis: ClassVar[bool] = True
 
     def draw(self, request: Request) -> Any:
         return curves.privacy(request)
@@ -148,6 +155,14 @@ class NetworkFigure(PlotKind):
 
     def draw(self, request: Request) -> Any:
         return network.network(request)
+
+
+@plots.register("faults")
+class FaultsFigure(PlotKind):
+    """What goes wrong on the network: messages that arrive, nodes that take a step, bytes sent, over the iterations."""
+
+    def draw(self, request: Request) -> Any:
+        return network.faults(request)
 
 
 @plots.register("observers")

@@ -70,6 +70,32 @@ def nodes(request: Request) -> Any:
     return figure
 
 
+def faults(request: Request) -> Any:
+    """Shares of what was sent and arrives, and of the nodes that take a step, and bytes so far: mean and range of the runs."""
+    request.needs("network/delivered")
+    figure, axes = request.panels(3, 4.0, 3.2)
+    count = len(request.results)
+    for index, (result, look) in enumerate(request):
+        end = last_row(result)[0] + 1
+        t, marks = result.iteration[:end], {**look, "markevery": spots(end, index, count).tolist()}
+        shares = {
+            0: result["network/delivered"][:, :end].mean(axis=2),
+            1: result["network/active"][:, :end].mean(axis=2),
+            2: result["network/bytes"][:, :end] / 1e6,
+        }
+        for panel, values in shares.items():
+            axes[panel].plot(t, values.mean(axis=0), **marks)
+            axes[panel].fill_between(t, values.min(axis=0), values.max(axis=0), color=look["color"], alpha=request.shade, lw=0)
+    titles = ("share of the messages that arrive", "share of the nodes that take a step", "sent by all nodes [MB]")
+    for axis, title in zip(axes, titles, strict=True):
+        caption(axis, title)
+        axis.set_ylim(bottom=0.0)
+    for axis in axes[:2]:
+        axis.set_ylim(top=1.05)
+    name_files(figure, axes[0].get_legend_handles_labels()[0])
+    return figure
+
+
 def partition(request: Request) -> Any:
     """For each file the records of each node, stacked by label, and beside it how far its labels are from those of all."""
     request.needs("data/label_counts")

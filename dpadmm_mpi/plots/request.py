@@ -15,11 +15,13 @@ from dpadmm_mpi.plots.words import in_lines, shared_beginning
 from dpadmm_mpi.privacy.account import accounts as KINDS
 from dpadmm_mpi.showing import brief
 from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels
+from dpadmm_mpi.types import Array
 
 Size = Literal["one-column", "two-column"]
 Log = Literal["x", "y", "xy", "none"]
 Limits = tuple[float | None, float | None]
 
+AXES = {"iteration": "iteration t", "seconds": "virtual time [s]", "bytes": "sent by all nodes [B]"}
 NARROWEST = 2.2  # inches of a panel with axes in a journal's width
 MAP, GREY_MAP = "cividis", "gray"  # from dark to light, in grey too
 
@@ -44,6 +46,7 @@ class Request:
     account: str | None = None
     bars: bool = False
     places: tuple[int, ...] = ()  # of the results among those of a page, whose looks they keep; empty: 0, 1, 2, ...
+    x: str = "iteration"  # what curves are drawn over: one of AXES
     log: Log | None = None
     xlim: Limits | None = None
     ylim: Limits | None = None
@@ -65,6 +68,10 @@ class Request:
         for place, result, label in zip(places, self.results, self.labels, strict=True):
             alone = {"marker": None} if len(self.results) == 1 else {}
             yield result, {**look(place, self.grey), **alone, "label": label}
+
+    def along(self, result: Result) -> Array:
+        """Where its rows stand on the horizontal axis; of what differs between the runs, the mean."""
+        return result.iteration if self.x == "iteration" else np.asarray(result[f"network/{self.x}"].mean(axis=0))
 
     @property
     def shade(self) -> float:

@@ -90,14 +90,18 @@ class Batch:
         return sums
 
     def argmins(self, linear: Array, quadratic: Array, start: Array, active: Bools) -> tuple[Array, Array]:
-        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every active node and run, and the relative residuals."""
+        """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every active node and run, and the relative residuals.
+
+        All are (runs, nodes, ...).
+        """
         found, residuals = start.copy(), np.full(start.shape[:-1], np.nan)
         with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in an infinite residual
             for chunk in self._chunks():
-                some = chunk if active[chunk].all() else np.arange(chunk.start, chunk.stop)[active[chunk]]
-                for run in range(len(start)):
+                for run, here in enumerate(active[:, chunk]):
+                    some = chunk if here.all() else np.arange(chunk.start, chunk.stop)[here]
                     records = self.signed[some], self.targets[some], self.weight[some]
-                    stack = Tilted(self.loss, *records, self.scales[some], linear[run, some], (self.ridge + quadratic)[some])
+                    ridge = (self.ridge + quadratic[run])[some]
+                    stack = Tilted(self.loss, *records, self.scales[some], linear[run, some], ridge)
                     found[run, some], residuals[run, some] = stack.argmins(start[run, some])
         return found, residuals
 

@@ -128,24 +128,41 @@ class LocalProblems(Sequence[NodeProblem]):
     def argmins(self, linear: Array, quadratic: Array, start: Array, active: Bools | None = None) -> tuple[Array, Array]:
         """argmin_f O_i(f) + linear_i.f + (quadratic_i/2) ||f||^2 of every node in every run, and the relative residuals.
 
-        Of the active nodes, (nodes,); the records of the others are left alone, and they have their start and nan.
+        Of the active nodes, (nodes,); the records of the others are left alone, and they have their start and nan. Quadratic
+        terms and who is active are (nodes,), or (runs, nodes) where runs differ in them.
         """
         found, residuals = start.copy(), np.full(start.shape[:-1], np.nan)
-        active = np.ones(len(self), dtype=bool) if active is None else active
+        active = np.broadcast_to(np.ones(1, dtype=bool) if active is None else active, residuals.shape)
+        quadratic = np.broadcast_to(quadratic, residuals.shape)
         for nodes, batch in self._batches:
-            if active[nodes].any():
+            if active[:, nodes].any():
                 found[:, nodes], residuals[:, nodes] = batch.argmins(
-                    linear[:, nodes], quadratic[nodes], start[:, nodes], active[nodes]
+                    linear[:, nodes], quadratic[:, nodes], start[:, nodes], active[:, nodes]
                 )
-        for k in filter(active.__getitem__, self._damped):
-            points = [
-                self._problems[k].argmin(l, float(quadratic[k]), s) for l, s in zip(linear[:, k], start[:, k], strict=True)
-            ]
-            found[:, k], residuals[:, k] = [point.f for point in points], [point.residual for point in points]
+        for k in self._damped:
+            for run in np.flatnonzero(active[:, k]).tolist():
+                point = self._problems[k].argmin(linear[run, k], float(quadratic[run, k]), start[run, k])
+                found[run, k], residuals[run, k] = point.f, point.residual
         for some, rows in self._solves(len(start)):
-            if active[some].any():
-                found[rows], residuals[rows] = self._argmins(some, linear[rows], quadratic[some], start[rows], active[some])
+            if active[rows].any():
+                solve = self._argmins if len(start) == 1 else self._argmins_of_runs
+                found[rows], residuals[rows] = solve(some, linear[rows], quadratic[rows], start[rows], active[rows])
         return found, residuals
+
+    def _argmins_of_runs(
+        self, node: list[int], linear: Array, quadratic: Array, start: Array, active: Bools
+    ) -> tuple[Array, Array]:
+        """One node, in the runs in which it is active; those with the same quadratic term go side by side."""
+        terms, one = np.unique(quadratic[active]), np.ones(1, dtype=bool)
+        if active.all() and len(terms) == 1:
+            return self._argmins(node, linear, terms, start, one)
+        points, residuals = np.full_like(start, np.nan), np.full(len(start), np.nan)
+        self._measured.pop(node[0], None)
+        for term in terms:
+            runs = np.flatnonzero(active & (quadratic == term))
+            points[runs], residuals[runs] = self._argmins(node, linear[runs], np.array([term]), start[runs], one)
+        self._solved.pop(node[0])  # it is of the last of them
+        return np.where(active[:, None], points, start), residuals
 
     def _argmins(self, nodes: list[int], linear: Array, quadratic: Array, start: Array, active: Bools) -> tuple[Array, Array]:
         """Several nodes of which some are active, in the only run; or one in all of them."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import DpadmmError
-from dpadmm_mpi.files import refuse_special
+from dpadmm_mpi.files import exists, names_in, refuse_special, status
 from dpadmm_mpi.hdf5 import reading
 from dpadmm_mpi.showing import brief, sentence
 from dpadmm_mpi.storage.checkpoint import restart_folder
@@ -59,6 +59,11 @@ class Snapshot:
         return self.group.start * self.iterations + len(self.group) * max(self.iteration, 0)
 
     @property
+    def share(self) -> float:
+        """Of all iterations of all runs, as the bar of `dpadmm run` counts them."""
+        return 1.0 if self.complete else self.done / (self.runs * self.iterations)
+
+    @property
     def which(self) -> str:
         """The runs under way, counted from 1."""
         first, last = self.group[0] + 1, self.group[-1] + 1
@@ -89,7 +94,7 @@ def look(path: Path) -> Snapshot:
             with open_file(path) as file, reading(path):
                 return _read(file, path)
         except DpadmmError:  # perhaps of a file in the middle of a change
-            if attempt == ATTEMPTS - 1 or not restart_folder(path).exists():  # nobody is writing it
+            if attempt == ATTEMPTS - 1 or not exists(restart_folder(path)):  # nobody is writing it
                 raise
             time.sleep(PAUSE)
     raise AssertionError
@@ -132,10 +137,10 @@ def _read(file: h5py.File, path: Path) -> Snapshot:
 
 def _changed(path: Path) -> float:
     """When the log or its restart folder was last written to."""
-    newest = path.stat().st_mtime
+    newest = status(path).st_mtime
     with suppress(FileNotFoundError):  # the folder goes when the run is complete
-        for part in restart_folder(path).iterdir():
-            newest = max(newest, part.stat().st_mtime)
+        for part in names_in(restart_folder(path)):
+            newest = max(newest, status(part).st_mtime)
     return newest
 
 
@@ -171,7 +176,7 @@ def frame(seen: Snapshot) -> str:
     runs = "run " if len(seen.group) == 1 else "runs"
     lines = [
         f"{brief(seen.name)}: {seen.state} on {ranks}{why}",
-        f"  {runs}       {seen.which} of {seen.runs}, iteration {iteration} of {seen.iterations}",
+        f"  {runs}       {seen.which} of {seen.runs}, iteration {iteration} of {seen.iterations}; {seen.share:.0%} of all",
         f"  loss       {loss}  {sparkline(seen.loss)}",
         f"  privacy    {'; '.join(privacy)}",
         f"  time       {speed} per iteration, {duration(seen.left)} left",

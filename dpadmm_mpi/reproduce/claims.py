@@ -118,5 +118,5 @@ RULE = (
     "or only the weaker statement written beside the claim. *Not reproduced*: an interval lies entirely on the other side",
     "of what is claimed. *Cannot be judged*: an interval includes the limit between both; an effect may be there, these",
     "runs do not tell. Intervals are over noise and starts, on one graph and one split; other graphs and splits are among",
-    "the variations. They are not corrected for the number of claims.",
+    "the variations. They are not corrected for the number of claims; a claim about many curves at once may say that it is.",
 )

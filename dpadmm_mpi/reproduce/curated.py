@@ -16,14 +16,14 @@ QUICK = ("runs=3", "data.train=0.2")
 
 
 def _over_time() -> Figure:
-    def panel(name: str, over_seconds: bool) -> Panel:
+    def panel(name: str, over: str) -> Panel:
         curves = [(f"{method}, {name}", method) for method in METHODS]
-        return Panel(name, "objective_gap", curves, log_y=True, over_seconds=over_seconds)
+        return Panel(name, "objective_gap", curves, log_y=True, over=over)
 
     return Figure(
         name="dpadmm-fig1",
         title="[C] Fig. 1: objective above the minimum, with and without noise",
-        panels=[*(panel(name, over_seconds=True) for name in SETS), *(panel(name, over_seconds=False) for name in SETS)],
+        panels=[panel(name, over) for over in ("computing time", "iteration") for name in SETS],
         quick=QUICK,
         columns=4,
         remark="Over seconds, as in the paper, and over iterations. "

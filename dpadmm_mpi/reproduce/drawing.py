@@ -52,7 +52,7 @@ def _draw_panel(panel: Panel, axis: Any, results: Results, labels: Sequence[str]
             handles[line.label] = _draw_reference(line, axis, panel.references.index(line.label))
         else:
             handles[line.label] = _draw_line(line, axis, plain.index(line.label), len(plain), panel)
-    if panel.measure == "loss" and panel.x is None and not panel.log_y and not panel.over_seconds:
+    if panel.measure == "loss" and panel.x is None and not panel.log_y and panel.over == "iteration":
         _leave_out_the_start(axis, drawn)
     if panel.y_range is not None:
         axis.set_ylim(panel.y_range)

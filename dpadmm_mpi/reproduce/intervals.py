@@ -4,6 +4,7 @@ Runs of the same number have the same start and the same records, so that two cu
 that of the mean of the differences (Student's t). A privacy account has no runs: it is known exactly.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -51,6 +52,27 @@ def interval(values: Array) -> Interval:
         return Interval(mean, -np.inf, np.inf, runs)
     half = float(stats.t.ppf(0.5 + LEVEL / 2.0, runs - 1) * np.std(values, ddof=1) / np.sqrt(runs))
     return Interval(mean, mean - half, mean + half, runs)
+
+
+def chance_above(values: Array, limit: float) -> float:
+    """The p-value of "the mean is above the limit": Student's one-sided t test over the runs."""
+    if len(values) == 1 or not np.isfinite(values).all():
+        return 1.0
+    above, spread = float(np.mean(values)) - limit, float(np.std(values, ddof=1))
+    if spread == 0.0:
+        return 0.0 if above > 0.0 else 1.0
+    return float(stats.t.sf(above / (spread / np.sqrt(len(values))), len(values) - 1))
+
+
+def significant(chances: Sequence[float]) -> list[bool]:
+    """Which of several p-values are, by Holm's step-down correction for their number: in 5 % of all cases at most any is that
+    should not be."""
+    found = [False] * len(chances)
+    for rank, k in enumerate(np.argsort(chances, kind="stable").tolist()):
+        if chances[k] * (len(chances) - rank) > 1.0 - LEVEL:
+            break
+        found[k] = True
+    return found
 
 
 def contrast(high: Array, low: Array, by: float = 0.0) -> Interval:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import exists, make_folder
 from dpadmm_mpi.reproduce.attacks import with_attacks
 from dpadmm_mpi.reproduce.claim_files import read_claims
 from dpadmm_mpi.reproduce.claims import Claim, Judgement, judge
@@ -26,7 +27,7 @@ from dpadmm_mpi.storage.result import Result
 def make(figure: Figure, folder: Path, quick: bool, vary: bool) -> dict[str, Any]:
     """Run what is missing, draw, judge; everything about the figure is written into `folder`."""
     begin = time.perf_counter()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     config, written_down = configuration(figure.name), configuration(f"claims/{figure.name}")
     claims = read_claims(written_down)
     results = _measured(figure, results_of(config, folder / "data" / _work(figure, quick), figure.quick if quick else ()))
@@ -114,7 +115,7 @@ def configuration(name: str) -> Path:
     """The TOML file of that name; packaged, or in a source tree the one beside the package."""
     package = Path(__file__).parent.parent
     for folder in (package / "configs", package.parent / "configs"):
-        if (path := folder / f"{name}.toml").exists():
+        if exists(path := folder / f"{name}.toml"):
             return path
     raise InputError(f"the configuration {name}.toml is missing from this installation; install dpadmm-mpi again")
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpadmm_mpi.files import exists
 from dpadmm_mpi.reproduce.catalogue import CATALOGUE
 from dpadmm_mpi.reproduce.claims import FAILS, HOLDS, KINDS, NOT, OPEN, PAPER_VERDICTS, REPRODUCED, RULE
 
@@ -30,7 +31,7 @@ def write_page(folder: Path) -> None:
 
 
 def _reports(folder: Path) -> list[Path]:
-    return [path for name in CATALOGUE if (path := folder / f"{name}.json").exists()]
+    return [path for name in CATALOGUE if exists(path := folder / f"{name}.json")]
 
 
 def counts(claims: Iterable[dict[str, Any]], kind: str) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """A figure as panels of curves; drawn, and written down as a table."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +13,9 @@ from dpadmm_mpi.storage.result import Result
 from dpadmm_mpi.storage.timing import COMPUTE
 
 Array = NDArray[np.float64]
-SECONDS = "computing time of all nodes [s]"
 AXES = {
     "loss": "mean loss over the training records",
-    "test_error": "share of test records classified wrongly",
+    "test_error": "test error",
     "reported/test_error": "test error",
     "consensus_error": "mean distance from the mean classifier",
     "distance_to_optimum": "distance to the optimum, relative",
@@ -31,7 +30,7 @@ AXES = {
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves over the iterations or over seconds.
+    """Curves over the iterations, or over seconds or bytes.
 
     With `x` it is the last values of all variants over a number, a curve for each group.
     """
@@ -43,14 +42,14 @@ class Panel:
     x_title: str = "iteration t"
     log_x: bool = False
     log_y: bool = False
-    over_seconds: bool = False
+    over: str = "iteration"  # or one of OVER
     y_range: tuple[float, float] | None = None  # what is shown; None: everything
     references: tuple[str, ...] = ()  # labels of curves that the others are compared with: dotted, black and grey
 
     @property
     def axes(self) -> tuple[str, str]:
         """What stands at the axes, with units where there are any."""
-        return (SECONDS if self.over_seconds else self.x_title), AXES[self.measure]
+        return (OVER[self.over][0] if self.over in OVER else self.x_title), AXES[self.measure]
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def lines(panel: Panel, results: Results) -> Iterator[Curve]:
             result = results[variant]
             values = np.atleast_2d(result[panel.measure])  # an account has no runs
             if np.isfinite(values).any():
-                x = seconds_so_far(result) if panel.over_seconds else result.iteration
+                x = OVER[panel.over][1](result) if panel.over in OVER else result.iteration
                 yield Curve(label, x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
         return
     for label in dict.fromkeys(label for _, label in panel.curves):
@@ -87,6 +86,14 @@ def lines(panel: Panel, results: Results) -> Iterator[Curve]:
 def seconds_so_far(result: Result) -> Array:
     """Seconds of computing up to each recorded iteration, all nodes, mean over the runs."""
     return np.asarray(np.cumsum(result[COMPUTE].sum(axis=-1).mean(axis=0)), dtype=np.float64)
+
+
+# What curves may go over beside the iterations: what stands at the axis, and where the rows of a result are on it.
+OVER: dict[str, tuple[str, Callable[[Result], Array]]] = {
+    "computing time": ("computing time of all nodes [s]", seconds_so_far),
+    "virtual time": ("virtual time [s]", lambda result: np.asarray(result["network/seconds"].mean(axis=0))),
+    "bytes": ("sent by all nodes [B]", lambda result: np.asarray(result["network/bytes"].mean(axis=0))),
+}
 
 
 def write_table(panels: Sequence[Panel], results: Results, target: Path) -> None:

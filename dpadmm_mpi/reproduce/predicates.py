@@ -5,11 +5,22 @@ of a test are claimed: it says yes if all do, no if one says no, and is open oth
 """
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import combinations, pairwise
 
 import msgspec
 
-from dpadmm_mpi.reproduce.intervals import Array, Interval, Outcome, contrast, interval, together
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.reproduce.intervals import (
+    Array,
+    Interval,
+    Outcome,
+    chance_above,
+    contrast,
+    interval,
+    significant,
+    together,
+)
 from dpadmm_mpi.reproduce.quantities import QUANTITIES, Results, values
 
 Series = str | list[str]  # a variant; or two, whose difference is meant
@@ -56,7 +67,9 @@ class Predicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fie
     def subject(self) -> str:
         """What is compared, in words."""
         name = self.measure.removeprefix("privacy/").replace("_", " ")
-        level = f" {self.level:g}" if self.of in {"steps", "odd steps", "oscillation", "update"} else ""
+        level = (
+            f" {self.level:g}" if self.of in {"steps", "odd steps", "oscillation", "update", "virtual seconds", "bytes"} else ""
+        )
         alone = {"end": name, "record passes": "record passes", "seconds": "seconds", "update": f"update from{level} on"}
         return alone.get(self.of, f"{name}: {self.of}{level}")
 
@@ -169,6 +182,28 @@ class Within(Predicate, frozen=True, tag="within"):
         return f"{self.subject}: mean {limit}"
 
 
+class NoneAbove(Predicate, frozen=True, tag="none above"):
+    """No mean is significantly above a number; `names` are patterns, and every variant that fits one is tested by itself."""
+
+    names: list[str]
+    limit: float
+
+    def rows(self, results: Results) -> list[Row]:
+        fitting = [name for name in results if any(fnmatchcase(name, pattern) for pattern in self.names)]
+        if not fitting:
+            raise InputError(f'"{self.names[0]}" fits the name of no variant')
+        numbers = [self.numbers(results, name) for name in fitting]
+        above = significant([chance_above(each, self.limit) for each in numbers])
+        found = []
+        for name, each, is_above in zip(fitting, numbers, above, strict=True):
+            here = interval(each)
+            found.append(Row(f"{name} <= {self.limit:g}", here, Outcome.NO if is_above else Outcome.YES, (here.mean,)))
+        return found
+
+    def words(self) -> str:
+        return f"{self.subject}: no mean above {self.limit:g}, one-sided t tests at 5 % with Holm's correction for their number"
+
+
 def _forward(here: Interval, limit: float) -> Outcome:
     """Meeting the limit exactly is enough."""
     return Outcome.YES if here.low >= limit else here.above(limit)
@@ -182,4 +217,4 @@ def called(series: Series) -> str:
     return series if isinstance(series, str) else f"({series[0]}) - ({series[1]})"
 
 
-AnyTest = Below | Rising | Alike | Within
+AnyTest = Below | Rising | Alike | Within | NoneAbove

@@ -39,10 +39,29 @@ def odd_steps(result: Result, measure: str, level: float) -> Array:
 
 def _steps(iteration: Array, values: Array, level: float) -> Array:
     after = np.append(iteration, iteration[-1] + 1)
+    return np.asarray(after[_row_below(values, level)], dtype=np.float64)
+
+
+def _row_below(values: Array, level: float) -> NDArray[np.int64]:
+    """The first row from which on the value stays below the level; one past the last if there is none."""
     above = values >= level
     count = values.shape[-1]
-    last = np.where(above.any(axis=-1), count - np.argmax(above[..., ::-1], axis=-1), 0)
-    return np.asarray(after[last], dtype=np.float64)
+    return np.where(above.any(axis=-1), count - np.argmax(above[..., ::-1], axis=-1), 0)
+
+
+def virtual_seconds(result: Result, measure: str, level: float) -> Array:
+    """The virtual time from which on the value stays below the level; a round after the last if there is none."""
+    return _until(result["network/seconds"], result[measure], level)
+
+
+def bytes_sent(result: Result, measure: str, level: float) -> Array:
+    """The bytes that all nodes have sent when the value begins to stay below the level; a round's more if it never does."""
+    return _until(result["network/bytes"], result[measure], level)
+
+
+def _until(clock: Array, values: Array, level: float) -> Array:
+    after = np.concatenate([clock, 2.0 * clock[:, -1:] - clock[:, -2:-1]], axis=1)
+    return np.take_along_axis(after, _row_below(values, level)[:, None], axis=1)[:, 0]
 
 
 def rises(result: Result, measure: str, level: float) -> Array:
@@ -106,6 +125,8 @@ QUANTITIES: dict[str, Quantity] = {
     "update": update,
     "record passes": record_passes,
     "seconds": seconds,
+    "virtual seconds": virtual_seconds,
+    "bytes": bytes_sent,
 }
 
 

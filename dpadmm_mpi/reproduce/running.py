@@ -14,6 +14,7 @@ from dpadmm_mpi.data.catalogue import is_fetched, public_datasets
 from dpadmm_mpi.data.fetch import fetch
 from dpadmm_mpi.data.sources import sources
 from dpadmm_mpi.errors import InputError, RunError
+from dpadmm_mpi.files import exists
 from dpadmm_mpi.methods.base import Config, fingerprint
 from dpadmm_mpi.parallel.launcher import usable_cores
 from dpadmm_mpi.storage.experiments import load as load_experiment
@@ -79,7 +80,7 @@ def _results(
 
 def _is_done(path: Path, config: Config) -> bool:
     """Complete, and of this very configuration; one of another is in the way and has to be moved by its owner."""
-    if not path.exists():
+    if not exists(path):
         return False
     try:
         root = read_attributes(path)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.files import exists, naming, open_descriptor, remove, replace, uninterrupted
+from dpadmm_mpi.files import exists, is_file, naming, open_descriptor, remove, replace, uninterrupted
 from dpadmm_mpi.storage.checkpoint import restart_folder
 
 LOGGER = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def _allocate(file: int, size: int, folder: Path) -> None:
 
 
 def refuse_existing(path: Path, force: bool) -> None:
-    if exists(path) and not path.is_file():
+    if exists(path) and not is_file(path):
         raise InputError(f"{path} is not an ordinary file; choose another place with -o")
     if force:
         return

@@ -52,10 +52,10 @@ def _differences(name: str, a: Any, b: Any) -> Iterator[str]:
     elif a.dtype != b.dtype or a.shape != b.shape:
         yield f"{name}: {a.dtype} {a.shape} and {b.dtype} {b.shape}"
     elif a.tobytes() != b.tobytes():
-        if a.dtype.itemsize != 8:  # a truth value
+        if not a.ndim and a.dtype.itemsize != 8:  # a truth value
             yield f"{name}: {a} and {b}"
             return
-        bits = np.atleast_1d(a).view(np.uint64) != np.atleast_1d(b).view(np.uint64)
+        bits = np.atleast_1d(a).view(f"u{a.dtype.itemsize}") != np.atleast_1d(b).view(f"u{a.dtype.itemsize}")
         index = tuple(int(k) for k in np.argwhere(bits)[0])
         values = np.atleast_1d(a)[index].item(), np.atleast_1d(b)[index].item()
         yield f"{name}{list(index)}: {values[0]} and {values[1]} ({int(bits.sum())} of {a.size} differ)"

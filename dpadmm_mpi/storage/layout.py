@@ -196,8 +196,11 @@ class LogFile:
             self._dataset(f"privacy/{name}", values, (scale,), text)
 
     def _dataset(self, name: str, values: NDArray[Any], dims: tuple[str, ...], text: str) -> None:
-        dtype = np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64
-        self._attach(self.file.create_dataset(name, data=values, dtype=dtype), dims, text)
+        dtype: type[np.generic] = np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64
+        if values.dtype == np.bool_:
+            dtype = np.bool_
+        packed = {} if values.ndim < 3 else {"compression": "gzip", "shuffle": True}  # of all runs and iterations: repetitive
+        self._attach(self.file.create_dataset(name, data=values, dtype=dtype, **packed), dims, text)
 
     def _reserve(self, name: str, dims: tuple[str, ...], text: str) -> None:
         """A dataset of nan, its space taken from the disk now."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import is_folder, names_in
 from dpadmm_mpi.hdf5 import open_to_read, reading
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.privacy.account import accounts as KINDS
@@ -281,7 +282,7 @@ def load_all(paths: Iterable[Path]) -> list[Result]:
     """The results in files, and in all files of folders."""
     files: list[Path] = []
     for path in paths:
-        inside = sorted(path.glob("*.h5"), key=_in_order) if path.is_dir() else [path]
+        inside = sorted(names_in(path, "*.h5"), key=_in_order) if is_folder(path) else [path]
         if not inside:
             raise InputError(f"{path}: a folder without result files")
         files += inside

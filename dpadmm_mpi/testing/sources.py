@@ -15,6 +15,7 @@ from dpadmm_mpi.data.partitions import Division, Even
 from dpadmm_mpi.data.shard import NORM_SLACK, Shard
 from dpadmm_mpi.data.sources import Source, StoredSource, sources
 from dpadmm_mpi.engine.loop import execute
+from dpadmm_mpi.files import status
 from dpadmm_mpi.methods.experiment import experiment
 from dpadmm_mpi.registry import first_line, place_of
 from dpadmm_mpi.storage.compare import compare
@@ -93,7 +94,7 @@ def _cache(folder: Path) -> Iterator[None]:
 
 
 def _files(folder: Path) -> dict[str, int]:
-    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
+    return {str(path): status(path).st_mtime_ns for path in folder.rglob("*")}
 
 
 def _records(source: Source, count: int) -> Shard:

@@ -6,8 +6,10 @@ its model a score. K, the number of tries, is drawn from a truncated negative bi
 and nothing else: its model, its settings and its score.
 
 Who is protected from the score? It is taken from test records, which are somebody's too, so Gaussian noise is added to it:
-one test record changes the test error by 1/n at most. A record is either for training or for testing, which is fixed by
-a file and does not depend on it; so Q costs whichever is more, the run or the score, and not both.
+one test record changes a test error by 1/n at most. A try has two of them, at the average of the released iterates and at the
+last one, so one test record moves the pair by sqrt(2)/n at most; the better of the two noisy ones is the score. A record is
+either for training or for testing, which is fixed by a file and does not depend on it; so Q costs whichever is more, the run
+or the score, and not both.
 
 Letters: mu, sensitivity of the score over its noise; K, tries; the shape and gamma of K's law are eta and gamma of the paper.
 """
@@ -25,6 +27,7 @@ from dpadmm_mpi.data.dataset import partition_table
 from dpadmm_mpi.data.sources import Synthetic
 from dpadmm_mpi.engine.loop import execute
 from dpadmm_mpi.errors import DpadmmError, InputError
+from dpadmm_mpi.files import make_folder
 from dpadmm_mpi.methods.base import Config, make_plan, methods
 from dpadmm_mpi.networks.graphs import build
 from dpadmm_mpi.parallel.serial import Serial
@@ -34,7 +37,7 @@ from dpadmm_mpi.rng import Purpose, generator
 from dpadmm_mpi.tuning.search import Unwatched, Watcher
 from dpadmm_mpi.tuning.stand_in import StandIn, same_graph
 from dpadmm_mpi.tuning.study import Journal, Study, Trial
-from dpadmm_mpi.tuning.task import MethodTask, Task, at_the_end
+from dpadmm_mpi.tuning.task import MethodTask, Task, at_the_end, last_iterate, without_average
 from dpadmm_mpi.tuning.tuners import first_point, random_point
 from dpadmm_mpi.types import Array
 
@@ -59,7 +62,7 @@ class Price:
     total: float  # epsilon of the best of them, at delta
     mean_tries: float
     shape: float
-    score_std: float  # of the noise on the score
+    score_std: float  # of the noise on each of the two test errors of a try
     renyi: Array  # of a try, at ORDERS
 
     @property
@@ -118,7 +121,7 @@ def _dataset(config: Config) -> Any:
 
 def _with_fixed_split(task: Task, nodes_file: Path) -> Task:
     """The same nodes, records and test records whatever the seed, so that each try may have noise of its own."""
-    nodes_file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(nodes_file.parent)
     nodes_file.write_text(partition_table(_dataset(task.base)), encoding="utf-8")
     settings: list[Setting] = [("data.split", "node-file"), ("data.node_file", str(nodes_file.resolve()))]
     request = replace(task.request, without=("train",))
@@ -155,7 +158,7 @@ def price_of(task: Task, candidates: list[Candidate], tries: float, test_records
         try_renyi = np.maximum(worst, ORDERS * mu**2 / 2.0)
         chosen, shape = selection(try_renyi, tries)
         total = epsilon_of(chosen, budget.delta)
-        return Price(each, total, tries, shape, 1.0 / (test_records * mu), try_renyi)
+        return Price(each, total, tries, shape, np.sqrt(2.0) / (test_records * mu), try_renyi)
 
     return _largest(priced, budget.epsilon)
 
@@ -218,5 +221,9 @@ def _try(task: Task, candidate: Candidate, number: int, price: Price) -> Trial:
     except DpadmmError as error:
         return replace(trial, sentence=str(error))
     assert result is not None
-    noise = price.score_std * float(generator(task.base.seed, Purpose.SCORES, iteration=number).standard_normal())
-    return replace(trial, value=float(at_the_end(result, task.metric)[0]) + noise)
+    noise = price.score_std * generator(task.base.seed, Purpose.SCORES, iteration=number).standard_normal(2)
+    averaged = float(at_the_end(result, task.metric)[0] + noise[0])
+    last = float(last_iterate(result, task.metric)[0] + noise[1])
+    if candidate.method.may_leave_out_average and last <= averaged:
+        return replace(without_average(trial), value=last)
+    return replace(trial, value=averaged)

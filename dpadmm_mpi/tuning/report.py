@@ -8,6 +8,7 @@ import numpy as np
 
 from dpadmm_mpi.config.ranges import Between, Space, Whole
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import exists, is_file
 from dpadmm_mpi.methods.base import to_toml
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.plots.style import caption, logarithmic, panels, refuse_ending, save, style
@@ -94,10 +95,10 @@ def toml(study: Study, task: Task, price: Price | None = None) -> str:
 
 def refuse_other(path: Path, force: bool) -> None:
     """A configuration that a search has written may be written again; anything else is somebody's own."""
-    if force or not path.exists():
+    if force or not exists(path):
         return
     try:
-        ours = path.is_file() and path.read_text(encoding="utf-8").startswith(FIRST_LINE)
+        ours = is_file(path) and path.read_text(encoding="utf-8").startswith(FIRST_LINE)
     except (OSError, UnicodeDecodeError):
         ours = False
     if not ours:

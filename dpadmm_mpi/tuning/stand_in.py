@@ -14,6 +14,7 @@ from dpadmm_mpi.config.options import to_table
 from dpadmm_mpi.data.dataset import target_of
 from dpadmm_mpi.data.sources import sources
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import is_file
 from dpadmm_mpi.methods.base import Config
 from dpadmm_mpi.networks.graphs import Hub, build
 from dpadmm_mpi.registry import did_you_mean
@@ -120,7 +121,7 @@ def _named(on: str) -> list[Setting]:
     if path.suffix == ".toml":
         table = to_table(load(path).configs[0].data)
         return [(f"data.{key}", value) for key, value in table.items() if key not in ("train", "split", "sizes")]
-    if path.is_file():
+    if is_file(path):
         if path.suffix not in ENDINGS:
             raise InputError(f"--on {on}: the ending of the file does not say what it is; there are {', '.join(ENDINGS)}")
         return [("data.source", ENDINGS[path.suffix]), ("data.path", str(path.resolve()))]

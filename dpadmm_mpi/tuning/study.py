@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from dpadmm_mpi.config.ranges import Point
 from dpadmm_mpi.config.reading import show
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.files import make_folder
 
 FORMAT = "dpadmm tune, version 1"
 
@@ -80,7 +81,7 @@ class Journal:
             self._open(path)
 
     def _open(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         try:
             self._file = path.open("a+b")
         except OSError as error:

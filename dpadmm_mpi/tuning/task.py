@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.config.files import Setting
-from dpadmm_mpi.config.ranges import Point, Space, changed, in_section, settings
+from dpadmm_mpi.config.ranges import OneOf, Point, Space, changed, in_section, settings
 from dpadmm_mpi.engine.loop import execute
 from dpadmm_mpi.errors import DpadmmError, InputError
 from dpadmm_mpi.methods.base import Config, Method, as_table, methods, to_toml
@@ -25,9 +25,9 @@ from dpadmm_mpi.tuning.study import Trial
 from dpadmm_mpi.tuning.tuners import first_point
 from dpadmm_mpi.types import Array
 
-BUDGET_SLACK = 1e-6  # relative, by which an account may exceed its target: rounding
 NEVER = 10**9  # iterations between recorded ones: only the first and the last are
 RECORDS = "records"  # in the place of a stand-in
+AVERAGE = "release.average"
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,12 @@ class MethodTask:
     def point_settings(self, point: Point) -> list[Setting]:
         return settings(self.space, point, dict(self.table))
 
+    @property
+    def may_leave_out_average(self) -> bool:
+        """An average that the space leaves no choice about is the user's."""
+        ways = self.space.get(AVERAGE)
+        return isinstance(ways, OneOf) and len(ways.values) > 1
+
 
 @dataclass(frozen=True)
 class Task:
@@ -153,9 +159,12 @@ class Task:
             result = execute(self.trial_config(method, chosen), Serial())
             assert result is not None
             refuse_overspending(result, self.budget)
-            values = at_the_end(result, self.metric)
         except DpadmmError as error:
             return replace(trial, sentence=str(error))
+        values = at_the_end(result, self.metric)
+        if method.may_leave_out_average and not average_helps(result, self.metric):
+            values = last_iterate(result, self.metric)
+            trial = without_average(trial)
         if not np.all(np.isfinite(values)):
             return replace(trial, sentence=f"the metric {self.metric} is not a number at the end")
         spread = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
@@ -173,6 +182,25 @@ def at_the_end(result: Result, metric: str) -> Array:
     return np.asarray(result[averaged if averaged in result else metric])[:, -1]
 
 
+def last_iterate(result: Result, metric: str) -> Array:
+    """Of every run, whatever is averaged."""
+    return np.asarray(result[metric])[:, -1]
+
+
+def average_helps(result: Result, metric: str) -> bool:
+    """Better than the last iterate by more than a standard error of the difference; both are of the same runs."""
+    gain = last_iterate(result, metric) - at_the_end(result, metric)
+    if not METRICS[metric].lower_is_better:
+        gain = -gain
+    error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
+    return bool(gain.mean() > error * (1.0 + 1e-9))  # of few test records the two are often equal, but for rounding
+
+
+def without_average(trial: Trial) -> Trial:
+    """The same run, of which the last iterate is used."""
+    return replace(trial, settings={**trial.settings, AVERAGE: "none"})
+
+
 def refuse_overspending(result: Result, budget: Budget) -> None:
     """The account of what was released, computed anew, must be proven and keep the budget."""
     noise = read_again(result.config_text, Path("trial")).privacy.perturbation
@@ -182,7 +210,7 @@ def refuse_overspending(result: Result, budget: Budget) -> None:
         spent, about = float(result[f"privacy/{name}"][-1]), result.attributes[f"privacy/{name}"]
         if not about.get("proven", False):
             raise InputError(f"privacy: the account {name} is not proven: {about.get('theorem', '')}")
-        if spent > budget.epsilon * (1.0 + BUDGET_SLACK):
+        if spent > budget.epsilon:
             raise InputError(f"privacy: the account {name} is {spent:.6g}, above the budget of {budget.epsilon:g}")
     if not names:
         raise InputError(f'privacy: there is no account "{noise.target_account}" to keep the budget by')

@@ -57,6 +57,16 @@ def test_generators_are_created_in_one_module() -> None:
             assert not [maker for maker in makers if maker in path.read_text()], path
 
 
+def test_questions_to_the_file_system_are_asked_again_after_a_signal() -> None:
+    """By the functions of files.py; pathlib's own give up where a network file system is interrupted."""
+    questions = {"exists", "is_file", "is_dir", "stat", "lstat", "iterdir", "glob", "mkdir", "unlink", "rmdir", "rename"}
+    for path in FILES:
+        if path not in (PACKAGE / "files.py", PACKAGE / "registry.py"):  # the second looks at Python's own modules
+            calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+            asked = [call for call in calls if isinstance(call, ast.Attribute) and call.attr in questions]
+            assert not asked, f"{path.name}: {[ast.unparse(call) for call in asked]}"
+
+
 def test_a_rank_imports_little() -> None:
     """What a rank loads before the loop, and with the plan that it is given: no h5py, networkx, matplotlib, scipy or pandas, no
     family but its own, no accounts, no reader of files; imports are start-up time."""

@@ -1,6 +1,8 @@
 """The commands as a user types them: what they print, what they return."""
 
 import os
+import platform
+import re
 import subprocess
 import sys
 import zipfile
@@ -38,6 +40,12 @@ def test_run_check_show(config: MakeConfig, write_toml: WriteToml, tmp_path: Pat
     assert run.returncode == 0
     assert f"written: {tmp_path / 'a.h5'}" in run.stdout
     assert "note: the dual steps differ" in run.stderr
+    # A log that is no terminal: times, and at its head who runs what where.
+    lines = re.findall(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d (.*)", run.stderr, re.MULTILINE)
+    assert lines[0] == f"dpadmm {metadata.version('dpadmm-mpi')} on {platform.node()}, 1 rank"
+    assert lines[1] == f"command: dpadmm run {path} -o {tmp_path / 'a.h5'}"
+    sha = dpadmm_mpi.load(tmp_path / "a.h5").attributes["/"]["config_sha256"][:16]
+    assert lines[2].endswith(f": mr-admm on 6 nodes, 2 runs of 6 iterations, configuration sha256 {sha}")
     show = command("show", tmp_path / "a.h5")
     result = dpadmm_mpi.load(tmp_path / "a.h5")
     assert f"{result.loss[:, -1].mean():.4g}" in show.stdout

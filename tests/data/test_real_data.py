@@ -78,6 +78,19 @@ def test_counts(
     assert load(name, nodes=3, train=0.7).sizes.sum() == round(0.7 * records)
 
 
+def test_the_relationship_of_adult_is_six_classes_without_what_gives_them_away(fetched: Callable[[str], str]) -> None:
+    fetched("adult")
+    source = parse({"data": {"source": "adult-relationship"}, "problem": {"loss": "softmax"}}).data.source
+    assert isinstance(source, StoredSource)
+    store = ensure_store(source)
+    assert (store.meta.records, store.meta.features) == (46_033, 51)
+    assert store.meta.target.classes == ("Husband", "Not-in-family", "Other-relative", "Own-child", "Unmarried", "Wife")
+    assert np.bincount(store.traits().labels.astype(int)).tolist() == [19_005, 11_916, 1_400, 6_706, 4_867, 2_139]
+    names = store.meta.names or []
+    assert not [name for name in names if name.startswith(("sex", "marital-status", "relationship", "native-country"))]
+    assert [name for name in names if name.startswith("income")] == ["income=<=50K", "income=>50K"]
+
+
 def test_sparse_stays_sparse(fetched: Callable[[str], str]) -> None:
     dataset = load(fetched("a9a"), nodes=4)
     assert all(sparse.issparse(shard_of(dataset, node).X) for node in range(4))

@@ -168,7 +168,7 @@ class Campaign:
         fault = Fault(call, self.rng.randrange(1, self._often[command, call] + 1), "error", error)
         before = (place / "a.h5").read_bytes()
         life = self.machine.live(words[command], place, fault)
-        wrong = complaint(life, mercy=error == errno.EINTR and call != "stat")
+        wrong = complaint(life, mercy=error == errno.EINTR)
         if (place / "a.h5").read_bytes() != before:
             wrong = "lost: the file that was read has changed"
         self.judge("error", command, str(fault), wrong, life.calls >= fault.when)
@@ -187,7 +187,7 @@ class Campaign:
         written = call in ("write", "mkdir", "rename")
         fault = Fault(call, self.rng.randrange(1, 4 if written else 7), "error", error)
         life = self.machine.live(words, place / ("cache" if written else "records"), fault)
-        wrong = complaint(life, mercy=error == errno.EINTR and call != "stat")
+        wrong = complaint(life, mercy=error == errno.EINTR)
         again = self.machine.live([*words, "--force"], place)
         self.judge("error", "cache and records", str(fault), wrong or complaint(again, mercy=True), life.calls >= fault.when)
         del os.environ["DPADMM_DATA"]

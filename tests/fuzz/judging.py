@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from dpadmm_mpi.cli import main
 
 LINES, LETTERS = 3, 600
+TIME = re.compile(r"\d{4}-\d\d-\d\dT")
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,14 @@ def say(words: tuple[str, ...], folder: Path) -> Answer:
 
 def wrong_with(answer: Answer, left: set[str]) -> str:
     """What is wrong with an answer; "" if nothing is. `left`: files that were not there before."""
-    lines = answer.error.splitlines()
+    lines = [line for line in answer.error.splitlines() if not TIME.match(line)]  # without those of the log
     if answer.code not in (0, 1, 2, 75):
         return f"exit code {answer.code}"
     if "internal error" in answer.error or "Traceback" in answer.error:
         return "an internal error"
     if not all(line.isprintable() for line in (*answer.error.split("\n"), *answer.output.split("\n"))):
         return "something that is not printable"
-    if answer.code in (1, 2) and (len(lines) > LINES or len(answer.error) > LETTERS):
+    if answer.code in (1, 2) and (len(lines) > LINES or sum(map(len, lines)) > LETTERS):
         return f"{len(lines)} lines, {len(answer.error)} characters"
     if answer.code == 2 and not lines:
         return "exit code 2 without a word"

@@ -78,7 +78,7 @@ def test_a_snapshot_of_runs_that_go_side_by_side(unfinished: Path) -> None:
     np.testing.assert_allclose(seen.loss, result.loss[1, :ROWS] + 0.1, rtol=1e-12)
     assert seen.left == 3 * 12 * 2.0
     shown = command("watch", unfinished, "--once").stdout
-    assert "runs       1 to 3 of 3, iteration 8 of 20" in shown
+    assert "runs       1 to 3 of 3, iteration 8 of 20; 40% of all" in shown
     assert "6 s per iteration, 0:01:12 left" in shown
 
 
@@ -260,7 +260,8 @@ def test_watching_once_shows_the_run_and_leaves_no_trace(unfinished: Path) -> No
         assert (unfinished.read_bytes(), unfinished.stat().st_mtime_ns) == before
     assert process.returncode == 0, process.stderr
     loss = dpadmm_mpi.load(unfinished).loss[1, ROWS - 1]
-    for text in ("r-admm objective: running on 1 rank", "run        2 of 3, iteration 8 of 20", f"loss       {loss:.6g}  █",
+    for text in ("r-admm objective: running on 1 rank", "run        2 of 3, iteration 8 of 20; 47% of all",
+                 f"loss       {loss:.6g}  █",
                  "epsilon (delta 1e-05) ", "2 s per iteration, 0:01:04 left"):  # fmt: skip
         assert text in process.stdout
 

@@ -68,6 +68,12 @@ def below(low: str, high: str, **more: Any) -> dict[str, Any]:
         ({"is": "within", "names": ["two"], "at_least": 1.9}, "reproduced"),
         ({"is": "within", "names": ["one", "two"], "at_least": 1.9}, "not reproduced"),
         ({"is": "within", "names": ["two"], "at_most": 2.0, "measure": "privacy/bound"}, "reproduced"),  # met exactly
+        ({"is": "none above", "names": ["t*", "wild"], "limit": 3.5}, "reproduced"),
+        ({"is": "none above", "names": ["one", "t*"], "limit": 1.5}, "not reproduced"),
+        ({"is": "none above", "names": ["wild", "single"], "limit": 0.0}, "reproduced"),  # above, but not significantly
+        ({"is": "none above", "names": ["one"], "limit": 0.992}, "reproduced"),  # p = 0.07
+        ({"is": "none above", "names": ["one"], "limit": 0.99}, "not reproduced"),  # p = 0.046, and by itself significant
+        ({"is": "none above", "names": ["one", "wild"], "limit": 0.99}, "reproduced"),  # one of two: p has to be below 0.025
     ],
 )
 def test_a_predicate_decides(test: dict[str, Any], expected: str) -> None:

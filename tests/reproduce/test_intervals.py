@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.reproduce.intervals import Interval, Outcome, contrast, interval, together
+from dpadmm_mpi.reproduce.intervals import Interval, Outcome, chance_above, contrast, interval, significant, together
 
 YES, NO, OPEN = Outcome.YES, Outcome.NO, Outcome.OPEN
 
@@ -39,6 +39,15 @@ def test_one_run_decides_nothing_and_an_account_decides_exactly() -> None:
     assert exact.above() is YES
     assert contrast(np.array(1.0), np.array(2.0)).above() is NO
     assert contrast(np.array(2.0), np.array(2.0001)).above() is OPEN  # calibrated to be the same
+
+
+def test_chances_are_those_of_the_t_test_and_corrected_as_holm_does_it() -> None:
+    values = np.random.default_rng(5).normal(0.3, 1.0, 10)
+    assert chance_above(values, 0.1) == pytest.approx(stats.ttest_1samp(values, 0.1, alternative="greater").pvalue, rel=1e-12)
+    assert [chance_above(np.full(3, above), 0.0) for above in (-1.0, 0.0, 1.0)] == [1.0, 1.0, 0.0]
+    assert significant([0.01, 0.04, 0.03, 0.005]) == [True, False, False, True]  # 4 x 0.005, 3 x 0.01, not 2 x 0.03
+    assert significant([0.03, 0.02]) == [True, True]
+    assert significant([0.03, 0.03]) == [False, False]
 
 
 def test_different_numbers_of_runs_are_no_pairs() -> None:

@@ -62,6 +62,7 @@ def _everything() -> Result:
     accounts = ("bound", "tight", "epsilon", "epsilon_paper", "epsilon_sound")
     arrays: dict[str, Any] = {name: np.ones((2, 60)) for name in names} | {f"privacy/{name}": np.ones(60) for name in accounts}
     arrays |= dict.fromkeys(("kkt_residual", "timing/compute_seconds"), np.ones((2, 60, 1)))
+    arrays |= dict.fromkeys(("network/seconds", "network/bytes"), np.ones((2, 60)))
     arrays["trajectory"] = np.ones((2, 60, 3, 4))
     return Result("memory", arrays | {"iteration": np.arange(60), "run": np.arange(2)}, {}, {"/": {}})
 

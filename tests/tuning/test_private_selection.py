@@ -65,7 +65,7 @@ def test_the_price_is_the_theorems(chosen: tuple[Study, Task, Price, Path]) -> N
     assert price.total == pytest.approx(theorem_2(every, price.shape), rel=1e-6)
     assert price.total == pytest.approx(min(theorem_2(every, eta) for eta in (0.0, 0.5, 1.0)), rel=1e-6)
     assert 3.0 * 0.996 <= price.total <= 3.0
-    mu = 1.0 / (400 * price.score_std)  # one of 400 test records changes the error by 1/400 at most
+    mu = math.sqrt(2) / (400 * price.score_std)  # one of 400 test records changes each of two errors by 1/400 at most
     assert all(e >= a * mu**2 / 2 * (1 - 1e-12) for a, e in zip(ORDERS, every, strict=True))
     for trial in study.trials:
         plan, _ = make_plan(task.tuned_config(trial))

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
+from scipy import stats
 from support import command, dpadmm, popen
 
 import dpadmm_mpi as dp
 from dpadmm_mpi.config.ranges import Between, OneOf, Point, Space, Whole
 from dpadmm_mpi.data.store import Store
+from dpadmm_mpi.engine.loop import execute
 from dpadmm_mpi.methods.base import make_plan
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.storage.experiments import load
@@ -120,6 +122,28 @@ def test_a_study_that_was_killed_twice_is_the_same(task: Task, undisturbed: tupl
     assert judged == [6, 7, 8, 9, 10] and 6 % BATCH and 10 % BATCH  # both times inside a batch, and nothing is run twice
     assert search(task, tuners["tpe"](), 14, Serial(), killed).trials == study.trials
     assert killed.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(("iterations", "helps"), [(2, False), (12, True)])
+def test_a_trial_has_the_better_of_its_two_classifiers(iterations: int, helps: bool) -> None:
+    """Run again, a trial has the value of its average only where that won by a standard error, and its settings say so: the
+    configuration that comes out reports the classifier that was judged. An average that the user has fixed stays.
+    """
+    task = make_task(Request(SMALL), Wish(runs=3, epsilon=1.0))
+    method = task.methods[0]
+    point: Point = {key: each.first for key, each in method.space.items()} | {"iterations": iterations}
+    result = execute(task.trial_config(method, method.point_settings(point)), Serial())
+    assert result is not None
+    last, averaged = (np.asarray(result[name])[:, -1] for name in ("test_error", "test_error_averaged"))
+    assert helps == (np.mean(last - averaged) > stats.sem(last - averaged) + 1e-9)
+    trial = task.judge(method, 0, point)
+    assert trial.value == pytest.approx((averaged if helps else last).mean(), rel=1e-12)
+    assert trial.settings["release.average"] == ("half" if helps else "none")
+    again = execute(task.trial_config(method, list(trial.settings.items())), Serial())
+    assert again is not None and ("test_error_averaged" in again) == helps
+    assert np.array_equal(again["test_error_averaged" if helps else "test_error"][:, -1], averaged if helps else last)
+    fixed = make_task(Request(SMALL), Wish(runs=3, epsilon=1.0, space={"release.average": "half"}))
+    assert fixed.judge(fixed.methods[0], 0, point).value == pytest.approx(averaged.mean(), rel=1e-12)
 
 
 def test_more_trials_go_on_and_another_search_is_refused(task: Task, tmp_path: Path) -> None:

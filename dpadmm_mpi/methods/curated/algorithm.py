@@ -109,6 +109,7 @@ class CuratedNodes:
 
     released: ClassVar[tuple[str, ...]] = ("query", "gradient")
     hub_fields: ClassVar[tuple[str, ...]] = ("x", "w", "u", "u_hat", "theta", "combined", "memory", "totals")
+    arc_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: Settings, places: Ints, problems: Sequence[NodeProblem]) -> None:
         self.settings = settings

@@ -34,6 +34,7 @@ from dpadmm_mpi.methods.curated.splitting import Given, splitting_of
 from dpadmm_mpi.methods.curated.steps import Settings
 from dpadmm_mpi.methods.metrics import OfMeans
 from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.networks.virtual_time import Leg
 from dpadmm_mpi.privacy import gaussian_noise
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.perturbations import GradientPerturbation, Perturbation
@@ -168,6 +169,15 @@ class CuratedPlan(Plan[State]):
 
     def make_nodes(self, places: Ints, problems: Sequence[NodeProblem]) -> CuratedNodes:
         return (ExactNodes if self.settings.exact else CuratedNodes)(self.settings, places, problems)
+
+    def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
+        """The query goes down, its gradient comes up; an exact x step asks as often as a solve passes over the records."""
+        s, first = self.settings, 0 if self.settings.u0 == "as-printed" else 1
+        if s.exact:
+            return [self._leg(*leg, first=1) for _ in range(round(passes_per_solve)) for leg in (("down", 0.0), ("up", 1.0))]
+        share = 1.0 if s.batch is None else s.batch / s.records
+        up = self._leg("up", share, first)
+        return [self._leg("down", 0.0, first), up._replace(passes=np.full_like(up.passes, share))]
 
     @property
     def measures_class(self) -> type[CuratedMeasures]:

@@ -20,6 +20,7 @@ from dpadmm_mpi.config.schedules import Schedule, refuse_lacking_first
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Method
 from dpadmm_mpi.methods.nodes import Phase, refuse_inexact, starting_points
+from dpadmm_mpi.networks.timeline import Mixing, NetworkFaults
 from dpadmm_mpi.privacy.correlated_noise import Neighbours, shared_noise
 from dpadmm_mpi.privacy.noises import draw
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, NoPerturbation, Perturbation
@@ -58,7 +59,7 @@ class Settings:
     theta: Array
     gamma: Array  # nan without recycled steps
     parameter: Array
-    resting: Bools  # (T+1, N): a data step of a node that leaves its records alone, because its privacy budget is spent
+    resting: Bools  # (1 or R, T+1, N): a data step of a node that leaves its records alone: its privacy budget is spent
     tolerance: float | None  # norm of the gradient at which a solve ends; None: it is exact
     release_std: float  # of the Gaussian noise on what is released, which hides where it ends; 0: none
     degree: Ints  # (N,)
@@ -67,15 +68,45 @@ class Settings:
     own_weight: Array = field(default_factory=lambda: np.zeros(0))  # (N,): W_ii, where what arrives is weighted
     omega: tuple[float, ...] = ()  # Chebyshev's weights of the mixing steps
     neighbours: Neighbours = ()  # of all nodes; for noise that they share
+    faults: NetworkFaults | None = None  # what goes wrong on the network
+
+    def takes_part(self, t: int, runs: range) -> Bools:
+        """Who takes a step in iteration t, (runs, N); where nothing goes wrong, everybody, (1, N)."""
+        if self.faults is None:
+            return np.ones((1, len(self.degree)), dtype=bool)
+        timeline = self.faults.timeline(runs)
+        return (timeline.joined if self.method.counts_heard else timeline.present)[:, t]
+
+    def rests(self, t: int, runs: range) -> Bools:
+        """Who leaves the records alone in a data step, (runs or 1, N)."""
+        spent = self.resting[:, t] if len(self.resting) == 1 else self.resting[runs.start : runs.stop, t]
+        return spent if self.faults is None else spent | ~self.takes_part(t, runs)
 
 
 class Node:
-    """The nodes of a rank without their records: their numbers, degrees and penalties, each (nodes, 1)."""
+    """The nodes of a rank without their records: their numbers, degrees and penalties, each (nodes, 1).
 
-    def __init__(self, settings: Settings, nodes: Ints) -> None:
+    Where messages get lost, degrees and weights are those of the neighbours that were heard by the end of exchange
+    `exchange`, and differ between the runs: (runs, nodes, 1).
+    """
+
+    def __init__(self, settings: Settings, nodes: Ints, runs: range = range(1), exchange: int = 0) -> None:
         self.settings = settings
         self.nodes = nodes
+        self.runs = runs
+        self._exchange = exchange
         self.degree = settings.degree[nodes].astype(np.float64)[:, None]
+        if settings.faults is not None and settings.method.counts_heard:
+            heard = settings.faults.timeline(runs).degree[:, exchange]
+            self.degree = heard[:, nodes].astype(np.float64)[..., None]
+
+    @property
+    def own_weight(self) -> Array:
+        """W_ii, where what arrives is weighted."""
+        if self.settings.faults is None:
+            return self.settings.own_weight[self.nodes][:, None]
+        mixing = Mixing.of(self.settings.faults.timeline(self.runs), self._exchange)
+        return mixing.own[:, self.nodes][..., None]
 
     def eta(self, t: int) -> Array:
         """eta_i(t)"""
@@ -93,10 +124,9 @@ class Node:
 class DataNode(Node):
     """The same with their records, in some runs that go side by side; what only a data step may see."""
 
-    def __init__(self, settings: Settings, nodes: Ints, problems: LocalProblems, runs: range) -> None:
-        super().__init__(settings, nodes)
+    def __init__(self, settings: Settings, nodes: Ints, problems: LocalProblems, runs: range, exchange: int = 0) -> None:
+        super().__init__(settings, nodes, runs, exchange)
         self.problems = problems
-        self.runs = runs
 
     def noise(self, t: int) -> Array:
         """e_i(t) of every run; zeros without noise."""
@@ -124,10 +154,10 @@ class DataNode(Node):
         With a tolerance a point near to it, and the norm of the gradient there. The start and nan for a resting node, whose
         records are left alone.
         """
-        active = ~self.settings.resting[t, self.nodes]
+        active = np.broadcast_to(~self.settings.rests(t, self.runs)[:, self.nodes], start.shape[:2])
         found, residuals = self.problems.argmins(linear, quadratic, start, active)
         tolerance = self.settings.tolerance
-        refuse_inexact(residuals[:, active], self.runs, self.nodes[active], t, tolerance)
+        refuse_inexact(np.where(active, residuals, 0.0), self.runs, self.nodes, t, tolerance)
         return found, residuals if tolerance is None else residuals * (tolerance / TOLERANCE)
 
 
@@ -150,7 +180,7 @@ def dual_step(dual: Array, primal: Array, neighbour_sum: Array, theta: Array, de
 
 def penalty_of(method: "NetworkSteps", node: Node, state: State, t: int, noise: Array) -> tuple[Array, Array]:
     """What `penalty` says, which may be somebody else's: a term of the shape of the primals, and a number for each node."""
-    terms, cls, wanted = method.penalty(node, state, t, noise), type(method), (state.primal.shape, (len(node.nodes),))
+    terms, cls, wanted = method.penalty(node, state, t, noise), type(method), (state.primal.shape, node.degree.shape[:-1])
     if is_inside(cls):
         return terms
     shapes = tuple(map(np.shape, terms)) if isinstance(terms, tuple) else ()
@@ -190,6 +220,9 @@ class NetworkSteps(Method):
         False  # what arrives is summed with Metropolis weights, and the penalty is the same for every degree
     )
     sends: ClassVar[tuple[str, ...]] = ("primal",)  # in every iteration; the sum of a further field comes in as FIELD_sum
+    stands_faults: ClassVar[bool] = True
+    # The penalty counts the neighbours that were heard, and a node that has heard none takes no step; otherwise all there are
+    counts_heard: ClassVar[bool] = True
 
     eta: Schedule = 1.0  # the penalty
     init: Literal["random", "zero"] = "random"  # the first values; they never depend on the records
@@ -209,14 +242,14 @@ class NetworkSteps(Method):
         return state
 
     def penalty(self, node: Node, state: State, t: int, noise: Array) -> tuple[Array, Array]:
-        """The linear term and the quadratic term, (nodes,), that a data step adds to O_i; `noise` is n_i.
+        """The linear term and the quadratic term, as many as `node.degree`, that a data step adds to O_i; `noise` is n_i.
 
         (2 lam_i + n_i).f + eta_i sum_j ||(f_i + f_j)/2 - f||^2 is, up to a constant,
         eta V ||f||^2 + (2 lam_i + n_i - eta (V f_i + sum_j f_j)).f: [M] (10), (25); [R] (14), (18).
         """
         eta = node.eta(t)
         linear = 2.0 * state.dual + noise - eta * (node.degree * state.primal + state.neighbour_sum)
-        return linear, (2.0 * eta * node.degree)[:, 0]
+        return linear, (2.0 * eta * node.degree)[..., 0]
 
     def data_step(self, node: DataNode, state: State, t: int) -> State:
         """f_i(t), the argmin of O_i and the penalty; noise is in its linear term, or added to what is released."""
@@ -229,9 +262,13 @@ class NetworkSteps(Method):
         primal = node.released(primal + e if on_release else primal, t)
         return state._replace(
             primal=primal,
-            gradient=kkt_gradient(state, primal, eta, node.degree),
+            gradient=self.gradient_behind(node, state, primal, t),
             residual=np.fmax(state.residual, residuals[..., None]),
         )
+
+    def gradient_behind(self, node: Node, before: State, primal: Array, t: int) -> Array:
+        """g~ of the data step that released `primal`, for those that recycle it."""
+        return kkt_gradient(before, primal, node.eta(t), node.degree)
 
     def argmin_behind(self, node: Node, before: State, primal: Array, t: int) -> Array:
         """What `node.argmin` gave in the data step that released `primal`, with its noise: the audit starts from it."""
@@ -256,16 +293,19 @@ class NetworkSteps(Method):
         return state._replace(dual=dual)
 
 
-def _kept(before: State, after: State, resting: Bools) -> State:
-    """A node that leaves its records alone keeps what it has, and sends its last value again; its dual step goes on."""
-    fields = zip(before._fields, before, after, strict=True)
-    return after._replace(**{name: np.where(resting[:, None], old, new) for name, old, new in fields})
+def kept(before: State, after: State, keeps: Bools) -> State:
+    """A node that takes no step keeps what it has, and sends its last value again; `keeps` is (runs or 1, nodes)."""
+    if not keeps.any():
+        return after
+    changed = {name: (old, new) for name, old, new in zip(before._fields, before, after, strict=True) if old is not new}
+    return after._replace(**{name: np.where(keeps[..., None], old, new) for name, (old, new) in changed.items()})
 
 
 class NetworkNodes:
     """The nodes of one rank: local step, then what the neighbours released comes in, then the receiving step."""
 
     hub_fields: ClassVar[tuple[str, ...]] = ()
+    arc_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: Settings, nodes: Ints, problems: Sequence[NodeProblem]) -> None:
         assert isinstance(problems, LocalProblems)
@@ -292,15 +332,32 @@ class NetworkNodes:
         """f_i(t) of every node."""
         if t == 0 or phase > 0:
             return state
-        method = self.settings.method
+        settings, nodes, method = self.settings, self.node.nodes, self.settings.method
         if not method.is_data_step(t):
-            return self._checked("recycled_step", method.recycled_step(self.node, state, t), state)
-        resting = self.settings.resting[t, self.node.nodes]
+            idle = ~settings.takes_part(t, runs)[:, nodes]
+            node = self._after(t - 1, runs)
+            after = self._checked("recycled_step", method.recycled_step(node, state, t), state)
+            return kept(state, self._compressed(state, after, t, runs), idle)
+        resting = settings.rests(t, runs)[:, nodes]
         if resting.all():
             return state
-        node = DataNode(self.settings, self.node.nodes, self.problems, runs)
-        after = self._checked("data_step", method.data_step(node, state, t), state)
-        return _kept(state, after, resting) if resting.any() else after
+        data_node = DataNode(settings, nodes, self.problems, runs, t - 1)
+        after = self._checked("data_step", method.data_step(data_node, state, t), state)
+        if settings.faults is not None and settings.faults.compression is not None:
+            after = self._compressed(state, after, t, runs)
+            after = after._replace(gradient=method.gradient_behind(data_node, state, after.primal, t))
+        return kept(state, after, resting)
+
+    def _after(self, exchange: int, runs: range) -> Node:
+        """The nodes by the end of an exchange."""
+        return self.node if self.settings.faults is None else Node(self.settings, self.node.nodes, runs, exchange)
+
+    def _compressed(self, before: State, after: State, t: int, runs: range) -> State:
+        """With what is sent in the place of what was computed: the node goes on from there."""
+        faults = self.settings.faults
+        if faults is None or faults.compression is None:
+            return after
+        return after._replace(primal=faults.compressed(after.primal, before.primal, runs, self.node.nodes, t))
 
     def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
         """The neighbours' f_j(t) have come in; the dual step follows where the records were touched."""
@@ -310,7 +367,8 @@ class NetworkNodes:
         last = phase == len(method.sends) - 1
         if not (last and t > 0 and method.is_data_step(t)):
             return state
-        return self._checked("dual_step", method.dual_step(self.node, state, t), state)
+        after = self._checked("dual_step", method.dual_step(self._after(t, runs), state, t), state)
+        return kept(state, after, ~self.settings.takes_part(t, runs)[:, self.node.nodes])
 
     def _checked(self, step: str, after: State, before: State) -> State:
         """What a step from outside has made of a state."""

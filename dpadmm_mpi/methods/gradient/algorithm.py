@@ -16,9 +16,11 @@ from typing import ClassVar
 import numpy as np
 
 from dpadmm_mpi.errors import RunError
-from dpadmm_mpi.methods.decentralised.algorithm import State, state_type
+from dpadmm_mpi.methods.decentralised.algorithm import State, kept, state_type
 from dpadmm_mpi.methods.nodes import DIVERGED, Phase, replaced, starting_points
 from dpadmm_mpi.networks.metropolis import accelerated
+from dpadmm_mpi.networks.timeline import Mixing, NetworkFaults
+from dpadmm_mpi.privacy.correlated_noise import Neighbours, shared_noise
 from dpadmm_mpi.privacy.noises import Gaussian, draw
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.objective import NodeProblem
@@ -37,6 +39,21 @@ class Settings:
     init: str
     seed: int
     features: int
+    edge_ratio: float | None = None  # deviation of what neighbours share of their noise, over sigma; None: nothing
+    neighbours: Neighbours = ()
+    faults: NetworkFaults | None = None  # what goes wrong on the network
+
+    def own_weight_after(self, exchange: int, runs: range, nodes: Ints) -> Array:
+        """W_ii, (nodes, 1); where messages get lost, of the neighbours heard by the end of an exchange, (runs, nodes, 1)."""
+        if self.faults is None:
+            return self.own_weight[nodes][:, None]
+        return Mixing.of(self.faults.timeline(runs), exchange).own[:, nodes][..., None]
+
+    def absent(self, t: int, runs: range, nodes: Ints) -> Bools:
+        """Who does nothing in iteration t, (runs or 1, nodes)."""
+        if self.faults is None:
+            return np.zeros((1, len(nodes)), dtype=bool)
+        return ~self.faults.timeline(runs).present[:, t][:, nodes]
 
     @property
     def mixing_steps(self) -> int:
@@ -51,15 +68,18 @@ class Settings:
 
 
 def noise(s: Settings, runs: range, nodes: Ints, t: int) -> Array:
-    """N(0, sigma(t)^2 I) of every run and node, each from its own address; zeros without noise."""
+    """N(0, sigma(t)^2 I) of every run and node, each from its own address, and what neighbours share; zeros without noise."""
     if s.noise_std[t] == 0.0:
         return np.zeros((len(runs), len(nodes), s.features))
-    return draw(Gaussian(), s.seed, runs, nodes, t, np.full(len(nodes), s.noise_std[t]), s.features)
+    own = draw(Gaussian(), s.seed, runs, nodes, t, np.full(len(nodes), s.noise_std[t]), s.features)
+    if s.edge_ratio is None:
+        return own
+    return own + s.edge_ratio * s.noise_std[t] * shared_noise(s.seed, runs, nodes, t, s.neighbours, s.features)
 
 
-def mixed(state: State, s: Settings, nodes: Ints, t: int) -> Array:
+def mixed(state: State, s: Settings, runs: range, nodes: Ints, t: int) -> Array:
     """x_i(t - 1): the mixing step of what was sent in iteration t - 1, by all nodes."""
-    whole = s.own_weight[nodes][:, None] * state.primal + state.neighbour_sum
+    whole = s.own_weight_after(t - 1, runs, nodes) * state.primal + state.neighbour_sum
     omega = s.omega_before(t)
     return whole if omega == 1.0 else accelerated(whole, state._asdict()["previous"], omega)
 
@@ -79,6 +99,7 @@ class GradientNodes(ABC):
     """The nodes of one rank."""
 
     hub_fields: ClassVar[tuple[str, ...]] = ()
+    arc_fields: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]] = ("primal",)
     extra_state: ClassVar[tuple[str, ...]] = ()
 
@@ -111,6 +132,17 @@ class GradientNodes(ABC):
     def recorded(self, state: State) -> State:
         return state
 
+    def _sent(self, state: State, after: State, t: int, runs: range) -> State:
+        """The state after a step: what is sent may be compressed, and who is absent keeps what he has."""
+        s = self.settings
+        if s.faults is None:
+            return after
+        if s.faults.compression is not None:
+            for number, field in enumerate(self.released):
+                if (values := getattr(after, field)) is not (before := getattr(state, field)):
+                    after = replaced(after, {field: s.faults.compressed(values, before, runs, self.nodes, t, number)})
+        return kept(state, after, s.absent(t, runs, self.nodes))
+
     def _refuse_diverged(self, primal: Array, runs: range, t: int) -> None:
         far: Bools = ~(np.abs(primal).max(axis=2, initial=0.0) < DIVERGED)
         if far.any():
@@ -130,13 +162,13 @@ class DescentNodes(GradientNodes):
         if t == 0:
             return state
         s = self.settings
-        x, sent = mixed(state, s, self.nodes, t), state.primal
+        x, sent = mixed(state, s, runs, self.nodes, t), state.primal
         if not s.is_data_step(t):
-            return replaced(state, {"primal": x, "previous": sent})
+            return self._sent(state, replaced(state, {"primal": x, "previous": sent}), t, runs)
         noisy = self.noisy_gradients(x, t, runs)
         primal, direction = descent_step(x, state.gradient, noisy, float(s.step[t]), s.momentum)
         self._refuse_diverged(primal, runs, t)
-        return replaced(state, {"primal": primal, "gradient": direction, "previous": sent})
+        return self._sent(state, replaced(state, {"primal": primal, "gradient": direction, "previous": sent}), t, runs)
 
     def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
         return state._replace(neighbour_sum=incoming)
@@ -155,18 +187,19 @@ class TrackingNodes(GradientNodes):
         if t == 0:
             return state
         s = self.settings
-        x, y = mixed(state, s, self.nodes, t), self._tracked(state)
+        x, y = mixed(state, s, runs, self.nodes, t), self._tracked(state, runs, t - 1 + phase)
         if phase == 0:
             noisy = self.noisy_gradients(x, t, runs)
-            return replaced(state, {"gradient": noisy, "tracker": tracking_step(y, noisy, state.gradient)})
+            after = replaced(state, {"gradient": noisy, "tracker": tracking_step(y, noisy, state.gradient)})
+            return self._sent(state, after, t, runs)
         primal = x - float(s.step[t]) * y
         self._refuse_diverged(primal, runs, t)
-        return state._replace(primal=primal)
+        return self._sent(state, state._replace(primal=primal), t, runs)
 
-    def _tracked(self, state: State) -> Array:
+    def _tracked(self, state: State, runs: range, exchange: int) -> Array:
         """y_i: the mixing step of what was sent last."""
-        fields = state._asdict()
-        return np.asarray(self.settings.own_weight[self.nodes][:, None] * fields["tracker"] + fields["tracker_sum"])
+        fields, own = state._asdict(), self.settings.own_weight_after(exchange, runs, self.nodes)
+        return np.asarray(own * fields["tracker"] + fields["tracker_sum"])
 
     def receive(self, state: State, t: int, runs: range, phase: int, incoming: Array) -> State:
         if t and phase == 0:

@@ -14,7 +14,7 @@ from dpadmm_mpi.methods.decentralised.plan import PER_RECORD, ConsensusTerms
 from dpadmm_mpi.methods.gaussian import needs_target_or_size, refuse_mu, tuned_noise
 from dpadmm_mpi.methods.gradient.plan import GradientOptions, make_plan
 from dpadmm_mpi.networks.topology import Topology
-from dpadmm_mpi.privacy.perturbations import GradientPerturbation, NoPerturbation, Perturbation
+from dpadmm_mpi.privacy.perturbations import CorrelatedGradients, GradientPerturbation, NoPerturbation, Perturbation
 
 Momentum = Annotated[float, Meta(ge=0, lt=1)]
 TUNED_MOMENTUM = Between(0.0, 0.95, start=0.8)
@@ -24,8 +24,9 @@ class Gradient(Method):
     """A node moves along noisy gradients of its own objective and mixes what its neighbours send, by Metropolis weights."""
 
     terms: ClassVar[type[Terms]] = ConsensusTerms
-    perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation, GradientPerturbation)
+    perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation, GradientPerturbation, CorrelatedGradients)
     default_perturbation: ClassVar[str] = "gaussian"
+    stands_faults: ClassVar[bool] = True
     steps: ClassVar[tuple[str, ...]] = ("gradient_options",)
 
     # The step size: a number, { first, ratio, limit }, one for each gradient; auto: 1/L, L = C c1 + rho/N, also as `first`

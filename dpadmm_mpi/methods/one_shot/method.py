@@ -24,6 +24,7 @@ class SingleSolve(NetworkMethod):
     perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation, Objective, Primal)
     default_perturbation: ClassVar[str] = "objective"
     mixes: ClassVar[bool] = True
+    counts_heard: ClassVar[bool] = False
     extra_state: ClassVar[tuple[str, ...]] = ("previous",)  # what was sent in the iteration before, for Chebyshev's step
 
     # Of eta ||f||^2 beside the objective, which makes the argmin less sensitive: mu = rho/N + 2 eta; 0: the objective alone
@@ -45,7 +46,7 @@ class SingleSolve(NetworkMethod):
 
     def recycled_step(self, node: Node, state: State, t: int) -> State:
         """A mixing step of what was released."""
-        mixed = node.settings.own_weight[node.nodes][:, None] * state.primal + state.neighbour_sum
+        mixed = node.own_weight * state.primal + state.neighbour_sum
         primal = accelerated(mixed, state._asdict()["previous"], node.settings.omega[t - 2])
         return replaced(state, {"primal": primal, "previous": state.primal})
 
@@ -72,6 +73,7 @@ class CentralObjective(SingleSolve):
     """The floor: a trusted curator has the records of all nodes and solves once, with noise in the objective."""
 
     source: ClassVar[str] = "Chaudhuri, Monteleoni, Sarwate 2011, Algorithm 2"
+    stands_faults: ClassVar[bool] = False
 
     def arranged(self, topology: Topology, dataset: Dataset[Any]) -> tuple[Topology, Dataset[Any]]:
         return Topology(((),)), MergedDataset(dataset)

@@ -104,6 +104,7 @@ class StarNodes:
 
     released: ClassVar[tuple[str, ...]] = ("primal",)  # x_i to the server, z to the providers, and nothing else
     hub_fields: ClassVar[tuple[str, ...]] = ()
+    arc_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: Settings, places: Ints, problems: Sequence[NodeProblem]) -> None:
         self.settings = settings

@@ -32,6 +32,7 @@ from dpadmm_mpi.methods.star.measures import StarMeasures
 from dpadmm_mpi.methods.star.optimum import BallOptimum, SparseOptimum
 from dpadmm_mpi.methods.star.svrg import Inner
 from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.networks.virtual_time import Leg
 from dpadmm_mpi.privacy import gaussian_noise
 from dpadmm_mpi.privacy.account import calibrate
 from dpadmm_mpi.privacy.perturbations import GradientPerturbation
@@ -133,6 +134,13 @@ class StarPlan(Plan[State]):
         """For exact solves with what those keep; inner steps take records as they are stored."""
         problems = super().problems(shards)
         return LocalProblems(problems) if self.settings.inner is None else problems
+
+    def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
+        """SVRG: the full gradient, and two gradients of every sampled record."""
+        inner, passes = self.settings.inner, np.full(self.nodes, passes_per_solve)
+        if inner is not None:
+            passes = 1.0 + 2.0 * inner.steps * inner.batch_size / self.sizes
+        return [self._leg("up", passes, first=1), self._leg("down", 0.0)]
 
     @property
     def solves_exactly(self) -> bool:
