@@ -123,6 +123,7 @@ def plot(
       partition       how the records are spread: labels of each node, distances
       network         the network with each node's loss, or with --account its privacy
       observers       who learns what: epsilon of every node against every other one
+      faults          messages that arrive, nodes that take a step, bytes sent, where [network.faults] is set
       NAME            any measurement in the files, by its name; kinds of your own come with --extension
 
     \b

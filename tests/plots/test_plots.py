@@ -41,6 +41,12 @@ def plain(shared_config: MakeConfig, folder: Path) -> Result:
 
 
 @pytest.fixture(scope="module")
+def lossy() -> Result:
+    """A network that loses messages."""
+    return result_of({"iterations": 3, "data": {"records": 200, "features": 3}, "network": {"faults": {"loss": 0.3}}})
+
+
+@pytest.fixture(scope="module")
 def star(folder: Path) -> Result:
     return dpadmm_mpi.load(star_file(folder / "star.h5"))
 
@@ -228,12 +234,12 @@ def test_observers_show_who_learns_what(private: Result) -> None:
 
 @pytest.mark.parametrize("kind", list(plots.plots))
 def test_every_kind_draws_one_and_many_of_both_families(
-    kind: str, private: Result, plain: Result, star: Result, tmp_path: Path
+    kind: str, private: Result, plain: Result, star: Result, lossy: Result, tmp_path: Path
 ) -> None:
     """Of the files that have what it draws; a file that has not is named in one sentence."""
     groups = {
         "optimum": [[plain], [plain, private]], "objective-gap": [[star]], "observers": [[private], [plain], [private, plain]],
-        "attacker": [[private], [private, plain, star]],
+        "attacker": [[private], [private, plain, star]], "faults": [[lossy], [lossy, lossy]],
     }  # fmt: skip
     for number, results in enumerate(groups.get(kind, [[private], [star], [private, plain, star]])):
         target = tmp_path / f"{number}.png"
@@ -245,6 +251,9 @@ def test_every_kind_draws_one_and_many_of_both_families(
     elif kind == "attacker":
         with pytest.raises(InputError, match=rf"{plain.source} has no /privacy/curve"):
             plots.figure([plain, star], kind)
+    elif kind == "faults":
+        with pytest.raises(InputError, match=rf"{star.source} has no /network/delivered"):
+            plots.figure([star], kind)
     elif kind in groups:
         lacking, hint = (star, "run it again with") if kind == "optimum" else (plain, "star and curated methods record it with")
         with pytest.raises(InputError, match=rf"{lacking.source} has no /\w+, which .*; {hint} record.optimum = true"):
