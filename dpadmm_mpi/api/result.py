@@ -20,8 +20,8 @@ from dpadmm_mpi.methods.base import as_table
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.plots import figure, svg
 from dpadmm_mpi.plots.request import Layout
-from dpadmm_mpi.reports.html import escape
-from dpadmm_mpi.reports.tables import result_cells, results_table
+from dpadmm_mpi.reports.markup import escape
+from dpadmm_mpi.reports.result_tables import results_table, table_of
 from dpadmm_mpi.showing import brief, sentence
 from dpadmm_mpi.storage import result as stored
 from dpadmm_mpi.storage.experiments import read_again
@@ -195,7 +195,8 @@ class Result(stored.Result):
 
     def _repr_html_(self) -> str:
         """Table, curves and privacy, for a notebook."""
-        header, rows = result_cells([self])
+        table = table_of([self])
+        header, rows = table.header, table.cells()
         cells = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         listed = "".join(f"<li>{escape(words)}</li>" for words in self.privacy_in_words())

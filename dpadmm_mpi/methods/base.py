@@ -80,6 +80,7 @@ class Method(Options):
     """An algorithm with its options, which are the keys of [algorithm]."""
 
     source: ClassVar[str] = ""  # where it is written down
+    formulas: ClassVar[tuple[str, ...]] = ()  # its steps, in the LaTeX that reports/mathml.py knows, for the report
     hub: ClassVar[bool] = False  # a server or curator in the middle, every node talks to it alone
     stands_faults: ClassVar[bool] = False  # it can go on where messages are lost or nodes are absent: [network.faults]
     terms: ClassVar[type[Terms]]  # of [problem]
@@ -565,10 +566,10 @@ class Plan(ABC, Generic[S]):
     def known_before(self) -> Mapping[str, Known]:
         """What is recorded before the first iteration beside accounts and schedules, by its HDF5 name."""
         if self.budget_steps is None:
-            return self._virtual_time
+            return self.virtual_time
         text = "data steps that the node's privacy budget lasts for, of those that the configuration has"
         steps = Known(self.budget_steps, ("node",), text)
-        return {"privacy/budget_steps": steps, **self._virtual_time}
+        return {"privacy/budget_steps": steps, **self.virtual_time}
 
     @property
     def takes_part_in_words(self) -> str:
@@ -579,8 +580,8 @@ class Plan(ABC, Generic[S]):
         """Who takes a step, (runs, iterations + 1, nodes)."""
         return timeline.present
 
-    @property
-    def _virtual_time(self) -> dict[str, Known]:
+    @cached_property
+    def virtual_time(self) -> dict[str, Known]:
         """When iterations end, and what was sent by then; {}: nobody asks."""
         time = self.config.network.time
         if not time.is_given:
@@ -598,6 +599,15 @@ class Plan(ABC, Generic[S]):
                 ("bytes", "bytes that all nodes have sent since the start, lost ones included", [e.bytes_sent for e in found]),
             )
         }
+
+    @property
+    def virtual_time_in_words(self) -> str:
+        """Of all iterations; "": nobody asks."""
+        if not self.virtual_time:
+            return ""
+        seconds, sent = (self.virtual_time[f"network/{name}"].values[:, -1] for name in ("seconds", "bytes"))
+        spread = "" if seconds.max() == seconds.min() else f" ({seconds.min():.4g} to {seconds.max():.4g} in a run)"
+        return f"{seconds.mean():.4g} virtual seconds{spread}, {sent.mean():,.0f} bytes sent by all nodes"
 
     def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
         """The exchanges of an iteration, and the passes over the records before each, for virtual time."""

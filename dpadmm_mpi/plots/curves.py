@@ -131,7 +131,7 @@ def tradeoff(request: Request) -> Any:
             totals += x[private].tolist()
             ranges += [(np.array([a]), np.array([b])) for a, b in zip(low, high, strict=True)]
             if private.any():
-                errors = [(mean - low)[private], (high - mean)[private]]
+                errors = np.maximum([(mean - low)[private], (high - mean)[private]], 0.0)  # rounding may put the mean outside
                 beside = moved(axis, DODGE * (index - (len(names) - 1) / 2))
                 axis.errorbar(x[private], mean[private], errors, capsize=2.5, transform=beside, **look)
                 axis.update_datalim(np.column_stack([np.tile(x, 2), np.append(low, high)])[np.tile(private, 2)])
@@ -182,7 +182,7 @@ def band(axis: Any, x: Array, values: Array, look: dict[str, Any], index: int, r
     at = spots(len(x), index, len(request.results))
     axis.plot(x, mean, markevery=at.tolist(), **look)
     if len(values) > 1 and request.bars:
-        errors = [(mean - low)[at], (high - mean)[at]]
+        errors = np.maximum([(mean - low)[at], (high - mean)[at]], 0.0)  # rounding may put the mean outside
         axis.errorbar(x[at], mean[at], errors, fmt="none", ecolor=look["color"], elinewidth=0.9, capsize=2.5)
     elif len(values) > 1:
         axis.fill_between(x, low, high, color=look["color"], alpha=request.shade, lw=0)

@@ -22,6 +22,7 @@ class Perturbation(Options):
     """A place where noise is added; or none."""
 
     source: ClassVar[str] = "-"  # where it is written down
+    formulas: ClassVar[tuple[str, ...]] = ()  # what the paper says that it costs, in LaTeX, for the report
     private: ClassVar[bool] = True
 
 
@@ -123,6 +124,7 @@ class TimesPenalty(ObjectivePerturbation):
 
     with_neighbours: ClassVar[bool] = True
     theorem: ClassVar[str] = "[M] Theorem 4.1, (26)"
+    formulas: ClassVar[tuple[str, ...]] = (r"P_i(t) = \sum_{r \le t} \frac{C (1.4 c_1 + \alpha_i(r))}{\eta_i(r) V_i B_i}",)
 
     def objective_factor(self, eta: Array, degree: Array) -> Array:
         return 2.0 * eta * degree
@@ -159,6 +161,9 @@ class Objective(ObjectivePerturbation):
     """n_i = e_i in the objective's linear term."""
 
     source: ClassVar[str] = "[R] (18)"
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"P_i(t) = \sum_{r \le t} \frac{2 C}{B_i} ( \frac{1.4 c_1}{\rho/N + 2 \eta_i(r) V_i} + \alpha_i(r) )",
+    )
     theorem: ClassVar[str] = "[R] Theorem V.1, (32), summed over the data steps"
 
     def objective_factor(self, eta: Array, degree: Array) -> Array:
@@ -181,6 +186,7 @@ class Primal(DataStepPerturbation):
     """Output perturbation (PVP): the exact argmin plus e_i is released, and the node goes on from there."""
 
     source: ClassVar[str] = "[M] 2.4(ii)"
+    formulas: ClassVar[tuple[str, ...]] = (r"P_i(t) = \sum_{r \le t} \frac{2 C \alpha_i(r)}{B_i (\rho/N + 2 \eta_i(r) V_i)}",)
     on_release: ClassVar[bool] = True
     theorem: ClassVar[str] = "noise on the argmin: its sensitivity is that of the gradient over the strong convexity"
 

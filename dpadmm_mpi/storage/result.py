@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,12 +13,14 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm_mpi.config.files import dotted
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.files import is_folder, names_in
-from dpadmm_mpi.hdf5 import open_to_read, reading
+from dpadmm_mpi.hdf5 import open_to_read, reading, values_of
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.privacy.account import accounts as KINDS
 from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
+from dpadmm_mpi.storage.descriptions import NO_UNIT
 from dpadmm_mpi.storage.survey import refuse_foreign, refuse_impossible, survey
 
 
@@ -59,6 +62,11 @@ class Result:
     def config_text(self) -> str:
         """The resolved configuration, TOML."""
         return str(self.attributes["/"]["config"])
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The resolved configuration by dotted key, as in result.settings["privacy.alpha"]."""
+        return dotted(tomllib.loads(self.config_text))
 
     @property
     def iteration(self) -> NDArray[Any]:
@@ -249,7 +257,7 @@ class Words(NamedTuple):
     @property
     def axis(self) -> str:
         """The title with its unit."""
-        return f"{self.title} [{self.unit}]" if self.unit not in ("", "1") else self.title
+        return f"{self.title} [{self.unit}]" if self.unit else self.title
 
 
 def words_for(result: Result, name: str) -> Words:
@@ -258,7 +266,7 @@ def words_for(result: Result, name: str) -> Words:
     return Words(
         str(about.get("title") or (known.title if known else name.replace("_", " "))),
         str(about.get("column", known.column if known else "")),
-        str(about.get("units", known.unit if known else "")),
+        str(about.get("units", known.unit if known else "")).removeprefix(NO_UNIT),
         "log" if about.get("scale", known.scale if known else "linear") == "log" else "linear",
     )
 
@@ -334,6 +342,6 @@ def read(file: h5py.File, source: str, skip: Sequence[str] = ()) -> Result:
     for name, dataset in contents.datasets.items():
         if name not in skip:
             with reading(f"{source}: /{name}"):
-                arrays[name] = dataset[...]
+                arrays[name] = values_of(dataset)
     refuse_impossible(arrays, source)
     return Result(source, arrays, {name: contents.dims[name] for name in arrays}, contents.attributes)

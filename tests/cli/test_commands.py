@@ -89,14 +89,6 @@ def test_only_the_first_process_speaks(two_files: tuple[Path, Path]) -> None:
     assert command("show", two_files[0], ranks=2).stdout.count("name ") == 1
 
 
-def test_every_variant_is_checked_before_the_first_one_runs(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
-    raw = config() | {"variant": [{"name": "fine"}, {"name": "not", "problem": {"C": 1e6}}]}
-    process = command("run", write_toml(raw), "-o", tmp_path / "out")
-    assert process.returncode == 2
-    assert sentences(process)[0].startswith('dpadmm: variant "not": problem.C: found 1e+06')
-    assert not (tmp_path / "out").exists()
-
-
 def test_force_keeps_what_it_cannot_replace(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """The configuration itself, a pipe, and an old result when the disk has no room for the new one."""
     path = write_toml(config())

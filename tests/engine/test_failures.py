@@ -200,7 +200,9 @@ def test_interrupt_ends_the_job(config: MakeConfig, write_toml: WriteToml, tmp_p
     assert process.returncode != 0
     assert not load(tmp_path / "out.h5").complete
     if ranks is None:
-        assert errors.split("\n")[-2].startswith("dpadmm: stopped by SIGINT after iteration ")
+        *_, sentence, again, _ = errors.split("\n")
+        assert sentence.startswith("dpadmm: stopped by SIGINT after iteration ")
+        assert again.endswith("out.h5 --resume")
 
 
 def test_a_read_only_folder_is_said(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:

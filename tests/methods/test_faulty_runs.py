@@ -71,7 +71,7 @@ def test_recycled_admm_by_hand() -> None:
     steps = 0
     for t in range(9):
         new = f.copy()
-        for i in np.flatnonzero(active[t]) if t else ():
+        for i in np.flatnonzero(active[t]).tolist() if t else ():
             around, V = np.sum([held[i, j] for j in nb[i]], axis=0), len(nb[i])
             assert V > 0
             if t % 2:
@@ -91,7 +91,7 @@ def test_recycled_admm_by_hand() -> None:
             [j for j in range(N) if (i, j) in held and result["network/edges"][run, t, edges[min(i, j), max(i, j)]]]
             for i in range(N)
         ]
-        for i in np.flatnonzero(active[t]) if t % 2 else ():
+        for i in np.flatnonzero(active[t]).tolist() if t % 2 else ():
             lam[i] = lam[i] + ETA / 2 * sum((f[i] - held[i, j] for j in nb[i]), np.zeros(2))
         assert np.allclose(result["trajectory"][run, t], f, rtol=0, atol=2e-6), t
     assert 5 < steps < 4 * N

@@ -259,7 +259,7 @@ def test_faults_that_do_nothing_and_an_edge_that_loses_everything(method: str) -
     assert same(perfect, run(configuration(method, never))) and "network/delivered" not in run(configuration(method, never))
     assert fingerprint(parse(configuration(method, {"loss": 0, "delay": 0}))) == fingerprint(parse(configuration(method, None)))
     without = {"graph": "pairs", "pairs": [pair for pair in EDGES if pair != [0, 1]]}
-    plain = {"accelerated": False} if method == "gossip" else {}
+    plain: Raw = {"accelerated": False} if method == "gossip" else {}
     expected = run(configuration(method, None, without, **plain))
     dead: Raw = {"loss": {"kind": "edges", "rates": [[1, 0, 1.0]]}}
     assert same(expected, run(configuration(method, dead, **plain)))
@@ -298,9 +298,10 @@ def weights(A: Array) -> Array:
     return np.asarray(W + np.diag(1.0 - W.sum(axis=1)))
 
 
-def test_gossip_by_hand() -> None:
+@pytest.mark.parametrize("delay", [0, 2])
+def test_gossip_by_hand(delay: int) -> None:
     """dp-dgd without noise from what was recorded to arrive and who was there, written out for one run."""
-    raw = configuration("dp-dgd", {"loss": 0.4, "absence": 0.3}, momentum=0.5, step=0.5)
+    raw = configuration("dp-dgd", {"loss": 0.4, "absence": 0.3, "delay": delay}, momentum=0.5, step=0.5)
     raw["privacy"] = {"perturbation": "none"}
     result = run(raw)
     from dpadmm_mpi.methods import make_plan
@@ -310,6 +311,7 @@ def test_gossip_by_hand() -> None:
     run_number, N = 1, 6
     delivered, active = result["network/delivered"][run_number], result["network/active"][run_number]
     psi, m, held = np.zeros((N, 3)), np.zeros((N, 3)), np.full((N, N, 3), np.nan)
+    sent: list[Array] = []
     for t in range(7):
         if t > 0:
             A = (~np.isnan(held[..., 0])).astype(float)
@@ -320,7 +322,8 @@ def test_gossip_by_hand() -> None:
                     slope = -y / (1.0 + np.exp(y * (X @ mixed[i])))
                     m[i] = 0.5 * m[i] + X.T @ slope / len(y) + 0.01 / N * mixed[i]
                     psi[i] = mixed[i] - 0.5 * m[i]
+        sent.append(psi.copy())
         for arc, (i, j) in enumerate(result["network/arcs"].tolist()):
-            if delivered[t, arc]:
-                held[i, j] = psi[j]
+            if t >= delay and delivered[t - delay, arc]:
+                held[i, j] = sent[t - delay][j]
         assert np.allclose(result["trajectory"][run_number, t], psi, rtol=0, atol=1e-12)

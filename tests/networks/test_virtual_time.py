@@ -38,6 +38,7 @@ def test_a_network_by_hand(config: MakeConfig) -> None:
     rounds = [other_round, data_round, other_round, data_round, other_round, data_round, other_round]
     assert np.allclose(result["network/seconds"][0], np.cumsum(rounds), rtol=1e-12)
     assert np.array_equal(result["network/bytes"][0], np.cumsum([4 * 32.0] * 7))
+    assert planned(raw)[0].virtual_time_in_words == "1.65 virtual seconds, 896 bytes sent by all nodes"
 
 
 def test_around_a_hub_by_hand(config: MakeConfig) -> None:

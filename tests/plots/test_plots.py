@@ -515,3 +515,23 @@ def test_help_names_every_kind() -> None:
     text = command("plot", "--help").stdout
     for kind in plots.plots:
         assert kind in text
+
+
+def test_curves_over_seconds_and_bytes(shared_config: MakeConfig, private: Result, tmp_path: Path) -> None:
+    """The same values, where virtual time or bytes were at each row; refused where nothing of that was recorded."""
+    raw = shared_config("admm")
+    timed = result_of(raw | {"network": raw["network"] | {"time": {"latency": 0.5}}}, tmp_path / "timed.h5")
+    for x, title in (("seconds", "virtual time [s]"), ("bytes", "sent by all nodes [B]")):
+        [axis] = plots.figure([timed], "loss", x=x).axes
+        assert axis.get_xlabel() == title
+        assert np.array_equal(axis.lines[0].get_xdata(), timed[f"network/{x}"][0])
+        assert np.array_equal(axis.lines[0].get_ydata(), timed["loss"][0])
+    for results, kind, x, words in (
+        ([timed, private], "loss", "seconds", r"has no /network/seconds; give \[network.time\]"),
+        ([timed], "tradeoff", "bytes", "is not drawn over the iterations"),
+        ([timed], "loss", "hours", 'found "hours"; it must be one of iteration, seconds, bytes'),
+    ):
+        with pytest.raises(InputError, match=words):
+            plots.figure(results, kind, x=x)
+    process = command("plot", tmp_path / "timed.h5", "--kind", "loss", "--x", "seconds", "-o", tmp_path / "a.svg")
+    assert process.returncode == 0 and "virtual time" in (tmp_path / "a.svg").read_text()

@@ -48,9 +48,14 @@ def relaxed_step(arcs: Array, arrived: Array, has_arrived: Bools, relaxation: fl
 
 @methods.register("arc-admm")
 class ArcAdmm(NetworkMethod):
-    """Relaxed arc-based ADMM: a node keeps a vector for each neighbour, so that lost messages and idle nodes do no harm."""
+    """Relaxed arc-based ADMM: a node keeps a vector for each neighbour, so that lost messages only slow it down."""
 
     source: ClassVar[str] = "Bastianello, Carli, Schenato, Todescato 2021"
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"x_i(t) = \argmin_x O_i(x) + ( n_i(t) - \sum_j z_{ij}(t-1) ) \cdot x + \eta V_i \lVert x \rVert^2",
+        r"q_{ij}(t) = 4 \eta x_i(t) - z_{ij}(t-1) \text{ is sent from i to j}",
+        r"z_{ij}(t) = (1 - a) z_{ij}(t-1) + a q_{ji}(t) \text{ if that message arrives}",
+    )
     own_penalties: ClassVar[bool] = False
     released: ClassVar[tuple[str, ...]] = ("messages",)
     sends: ClassVar[tuple[str, ...]] = ("messages",)

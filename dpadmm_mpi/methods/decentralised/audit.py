@@ -73,6 +73,7 @@ def _(plan: NetworkPlan, recording: Recording, dataset: Dataset[Any], request: A
     losses, noise = np.cumsum(np.stack([loss for loss, _ in seen]), axis=2), np.stack([noise for _, noise in seen])
     findings = [*_noise_findings(plan, nodes, noise)] if transcript.shared is None else transcript.shared.findings(nodes)
     findings += _recycling_findings(transcript)
+    findings += _idle_findings(transcript)
     findings += [finding for check in checks for finding in check.findings]
     findings += _total_findings(transcript, nodes, losses)
     # A neighbour that was searched for in some runs tells about the distribution in the others only.
@@ -365,6 +366,22 @@ def _recycling_findings(transcript: Transcript) -> list[str]:
         if (gaps > allowed).any():
             run = int((gaps / allowed).argmax())
             return [f"iteration {t} of run {run} is not the recycled step of what was released before: off by {gaps[run]:.1e}"]
+    return []
+
+
+def _idle_findings(transcript: Transcript) -> list[str]:
+    """Nobody has anything new who takes no step, and so spends nothing."""
+    plan, settings, runs = transcript.plan, transcript.node.settings, transcript.everything
+    if plan.faults is None:
+        return []
+    for t in range(1, plan.iterations + 1):
+        idle = settings.rests(t, runs) if plan.method.is_data_step(t) else ~settings.takes_part(t, runs)
+        new = (transcript.history[t].primal != transcript.history[t - 1].primal).any(axis=2)
+        if (idle & new).any():
+            run, node = np.argwhere(idle & new)[0]
+            return [
+                f"node {node} has released something new in iteration {t} of run {run}, in which it is said to take no step"
+            ]
     return []
 
 
