@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, result_files, say
+from dpadmm_mpi.cli import completion
+from dpadmm_mpi.cli.options import OutputPath, debug_option, extension_option, in_folder, load_extensions, result_files, say
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
 from dpadmm_mpi.files import is_folder, write_text
 from dpadmm_mpi.showing import brief, sentence
@@ -122,8 +123,14 @@ def show(
 
 @click.command()
 @result_files
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="PNG, SVG or PDF. Default: beside FILE, PNG.")
-@click.option("--kind", default="overview", metavar="KIND", help="What to draw. Default: overview.")
+@click.option("-o", "--output", type=OutputPath(), help="PNG, SVG or PDF. Default: beside FILE, PNG.")
+@click.option(
+    "--kind",
+    default="overview",
+    metavar="KIND",
+    shell_complete=completion.among(completion.plot_kinds),
+    help="What to draw. Default: overview.",
+)
 @click.option("--account", metavar="NAME", help="One privacy account, as in --account epsilon. Default: all, or the first.")
 @click.option("--bars", is_flag=True, help="The range over the runs as bars, not as a band.")
 @click.option(
@@ -168,7 +175,7 @@ def plot(
     from dpadmm_mpi.storage.result import load_all
 
     load_extensions(extensions)
-    target = output or _beside(files[0], ".png" if kind == "overview" else f"-{kind}.png")
+    target = in_folder(output, _beside(files[0], ".png" if kind == "overview" else f"-{kind}.png"))
     probe(files)
     draw(load_all(files), target, kind, account, bars, x)
     say(f"written: {target}")
@@ -177,7 +184,7 @@ def plot(
 
 @click.command()
 @result_files
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page. Default: FILE with .html.")
+@click.option("-o", "--output", type=OutputPath(), help="The page. Default: FILE with .html.")
 @debug_option
 def report(files: tuple[Path, ...], output: Path | None) -> int:
     """One page about FILE... (or folders of them) for a browser or a printer.
@@ -194,7 +201,7 @@ def report(files: tuple[Path, ...], output: Path | None) -> int:
     from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import Result
 
-    target = output or _beside(files[0], ".html")
+    target = in_folder(output, _beside(files[0], ".html"))
     if target.suffix.lower() not in (".html", ".htm"):
         raise InputError(f'{target}: found the ending "{target.suffix}"; it must be .html')
     probe(files)

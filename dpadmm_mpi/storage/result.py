@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from dpadmm_mpi.config.files import dotted
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.files import is_folder, names_in
-from dpadmm_mpi.hdf5 import open_to_read, reading
+from dpadmm_mpi.hdf5 import open_to_read, reading, values_of
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.privacy.account import accounts as KINDS
 from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
+from dpadmm_mpi.storage.descriptions import NO_UNIT
 from dpadmm_mpi.storage.survey import refuse_foreign, refuse_impossible, survey
 
 
@@ -263,7 +264,7 @@ def words_for(result: Result, name: str) -> Words:
     return Words(
         str(about.get("title") or (known.title if known else name.replace("_", " "))),
         str(about.get("column", known.column if known else "")),
-        str(about.get("units", known.unit if known else "")),
+        str(about.get("units", known.unit if known else "")).removeprefix(NO_UNIT),
         "log" if about.get("scale", known.scale if known else "linear") == "log" else "linear",
     )
 
@@ -330,6 +331,6 @@ def read(file: h5py.File, source: str, skip: Sequence[str] = ()) -> Result:
     for name, dataset in contents.datasets.items():
         if name not in skip:
             with reading(f"{source}: /{name}"):
-                arrays[name] = dataset[...]
+                arrays[name] = values_of(dataset)
     refuse_impossible(arrays, source)
     return Result(source, arrays, {name: contents.dims[name] for name in arrays}, contents.attributes)
