@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, quickstart, say, set_option
+from dpadmm_mpi.cli.options import OutputPath, config_argument, debug_option, extension_option, quickstart, say, set_option
 from dpadmm_mpi.cli.schedulers import LAUNCHER, SCHEDULERS, BatchJob, hand_in, script
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.showing import brief
@@ -25,7 +25,7 @@ MEMORY_MARGIN = 2.0  # the estimate is right to a factor of two
 MEGABYTES = 100  # to which it is rounded up
 STATES = ("done", "running", "stopped", "failed", "infeasible", "missing", "changed", "unreadable")
 
-output_option = click.option("-o", "--output", type=click.Path(path_type=Path), help="As given to `dpadmm run`.")
+output_option = click.option("-o", "--output", type=OutputPath(), help="As given to `dpadmm run`.")
 
 
 def _seconds(_context: click.Context, _option: click.Parameter, value: str) -> int:
@@ -69,7 +69,7 @@ def _megabytes(_context: click.Context, _option: click.Parameter, value: str) ->
 
 @click.command()
 @config_argument
-@click.option("--scheduler", required=True, type=click.Choice(tuple(SCHEDULERS)), help="Whose script to write.")
+@click.option("--scheduler", required=True, type=click.Choice(tuple(SCHEDULERS), case_sensitive=False), help="Whose script.")
 @click.option("--ranks", type=click.IntRange(min=1), help="At most so many. Default: one for each node of the network.")
 @click.option("--time", "seconds", default="1:00:00", callback=_seconds, metavar="H:MM:SS", help="Limit. Default: 1:00:00.")
 @click.option(

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, extension_option, result_files, say, set_option
+from dpadmm_mpi.cli.options import OutputPath, debug_option, extension_option, in_folder, result_files, say, set_option
 from dpadmm_mpi.errors import InputError
 
-output_option = click.option("-o", "--output", type=click.Path(path_type=Path), help="A picture too: PNG, SVG or PDF.")
+output_option = click.option("-o", "--output", type=OutputPath(), help="A picture too: PNG, SVG or PDF.")
 
 
 @click.command()
@@ -116,6 +116,7 @@ def _exact(file: Path, output: Path | None, candidates: int, node: int | None, r
     runs, pairs = report.losses.shape[1], report.losses.shape[3]
     say(f"{runs} runs, {pairs} neighbouring data sets per node")
     if output is not None:
+        output = in_folder(output, Path(f"{file.stem}-audit.png"))
         from dpadmm_mpi.plots import audit_figure
 
         audit_figure(report, output)
@@ -158,6 +159,7 @@ def attack(files: tuple[Path, ...], node: int, record: int, unknown_eta: bool, o
     if any(len(a.errors) > 1 for a in attacks):
         say("± half the range over the runs")
     if output is not None:
+        output = in_folder(output, Path(f"{files[0].stem}-attack.png"))
         from dpadmm_mpi.plots import attack_figure
         from dpadmm_mpi.plots.secrecy import secrecy_figure
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from dpadmm_mpi.cli.options import (
+    OutputPath,
     config_argument,
     debug_option,
     extension_option,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.storage.result import Result
 
 BUSY = 0.9  # share of their time that ranks have to do, from which nothing else need be advised
+TRACKERS = ("tensorboard",)
 AS_MANY_AS_THERE_ARE = 0  # groups of ranks, of --pack without a number
 
 
@@ -52,7 +54,7 @@ def _walltime(_context: click.Context, _option: click.Parameter, text: str | Non
 
 @click.command()
 @config_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The HDF5 file, or the folder of several variants.")
+@click.option("-o", "--output", type=OutputPath(), help="The HDF5 file, or the folder of several variants.")
 @set_option
 @only_option
 @click.option("--index", type=click.IntRange(min=0), help="One variant by its number, from 0: for array jobs.")
@@ -75,6 +77,11 @@ def _walltime(_context: click.Context, _option: click.Parameter, text: str | Non
 )
 @click.option("--selftest", is_flag=True, help="Only check that the ranks reach each other and hold the same things.")
 @click.option("--serial", is_flag=True, help="One process without MPI, whatever the launcher says.")
+@click.option(
+    "--track",
+    type=click.Choice(TRACKERS, case_sensitive=False),
+    help="Write event files for TensorBoard too, into FILE.events beside the result.",
+)
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="BLAS threads per rank. Default: 1.")
 @extension_option
 @debug_option
@@ -92,6 +99,7 @@ def run(
     pack: int | None,
     selftest: bool,
     serial: bool,
+    track: str | None,
     threads: int,
     extensions: tuple[str, ...],
 ) -> int:
@@ -107,8 +115,10 @@ def run(
     dpadmm run configs/quickstart.toml -o demo.h5
     mpiexec -n 5 dpadmm run configs/quickstart.toml --set privacy.alpha=2
     mpiexec -n 5 dpadmm run my.toml --resume --walltime 3:55:00
+    dpadmm run my.toml --track tensorboard
     """
     from dpadmm_mpi.cli.progress import Progress, log_header
+    from dpadmm_mpi.cli.tracking import observing, refuse_missing
     from dpadmm_mpi.engine.loop import Manner
     from dpadmm_mpi.engine.several import Crew
     from dpadmm_mpi.engine.stopping import Stopper
@@ -119,6 +129,7 @@ def run(
 
     if force and resume:
         raise InputError("--force and --resume: one replaces what there is, the other goes on with it; choose one")
+    refuse_missing(track)
     stopper = Stopper(walltime)
     if not selftest:
         stopper.install()
@@ -146,9 +157,8 @@ def run(
             groups = min(1 if pack is None else pack or transport.size, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
                 note(advice)
-            results, ended = Crew(transport, manner, stopper, lambda: Progress(header)).run_all(
-                jobs, groups, spare=pack is not None
-            )
+            observers = partial(observing, lambda: Progress(header), track, resume)
+            results, ended = Crew(transport, manner, stopper, observers).run_all(jobs, groups, spare=pack is not None)
         if results and transport.rank == 0:
             _conclude(results, infeasible)
         _raise(ended, infeasible, bool(jobs), transport.size)

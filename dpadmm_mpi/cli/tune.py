@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpadmm_mpi.cli.options import (
+    OutputPath,
     config_argument,
     debug_option,
     extension_option,
+    in_folder,
     only_option,
     quickstart,
     say,
@@ -89,7 +91,7 @@ class Progress:
 @click.option(
     "--study", type=click.Path(path_type=Path), help="The journal, which a later call goes on with. Default: beside -o."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The configuration to write. Default: NAME-tuned.toml.")
+@click.option("-o", "--output", type=OutputPath(), help="The configuration to write. Default: NAME-tuned.toml.")
 @click.option("--plot", type=click.Path(path_type=Path), help="A figure of what matters: png, svg or pdf.")
 @click.option("--force", is_flag=True, help="Replace a configuration that exists.")
 @click.option("--serial", is_flag=True, help="One process, whatever the launcher says.")
@@ -133,7 +135,7 @@ def tune(
     transport = connect(serial)
     with guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")):
         task = _settled(transport, request, wanted)
-        output = output or Path(f"{_slug(task.base.name)}-tuned.toml")
+        output = in_folder(output, Path(f"{_slug(task.base.name)}-tuned.toml"))
         study = study or output.with_suffix(".study.jsonl")
         if transport.rank == 0:
             refuse_other(output, force)

@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dpadmm_mpi.hdf5 import reading
+from dpadmm_mpi.hdf5 import reading, values_of
 from dpadmm_mpi.storage.result import open_file
 from dpadmm_mpi.storage.survey import survey
 
@@ -35,7 +35,7 @@ def _comparable(file: h5py.File, path: Path) -> dict[str, Any]:
         content |= {f"{place}@{key}": value for key, value in attributes.items() if (name, key) != ("/", "date")}
         if name in found.datasets:
             with reading(f"{path}: {place}"):
-                content[place] = found.datasets[name][...]
+                content[place] = values_of(found.datasets[name])
     return content
 
 

@@ -24,7 +24,7 @@ MOST_OBJECTS = 2_000  # in a file
 LONGEST_LIST = 100_000  # entries of an attribute
 SCALE_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST"}  # HDF5's own bookkeeping of dimension scales
 
-NUMBERS, COUNTS, TRUTHS = "numbers (float64)", "whole numbers (int64)", "truth values"
+NUMBERS, COUNTS, TRUTHS = "numbers (float64)", "whole numbers", "truth values"
 KINDS = {NUMBERS: "f", COUNTS: "i", TRUTHS: "b"}  # as numpy calls them
 TIMES = ("run", "iteration")
 
@@ -100,6 +100,7 @@ AXIS = Kind('"linear" or "log"', lambda value: value in ("linear", "log") if isi
 MEANINGS = {
     **dict.fromkeys(("format", "name", "config", "config_sha256", "notes", "date"), TEXT),
     **dict.fromkeys(("software", "softwareVersion", "softwareDependencies"), TEXT),
+    **dict.fromkeys(("long_name", "references", "Conventions"), TEXT),
     **dict.fromkeys(("title", "column", "units", "description", "theorem", "neighbouring_relation", "proof"), TEXT),
     **dict.fromkeys(("source", "mpi", "map_sha256", "fields", "target"), TEXT),
     **dict.fromkeys(("complete", "proven", "lower_is_better"), TRUTH),
@@ -174,8 +175,9 @@ def _walk(group: h5py.Group, prefix: str, found: Contents, seen: dict[int, str],
 def _refuse_type(dataset: h5py.Dataset, name: str, path: Path | str) -> None:
     kind = dataset.dtype
     text = h5py.check_string_dtype(kind) is not None
-    if not text and kind != np.bool_ and (kind.kind not in "if" or kind.itemsize != 8 or kind.subdtype is not None):
-        raise InputError(f"{path}: /{name} holds {_short(kind)}; {NUMBERS}, {COUNTS}, truth values or text are needed")
+    whole = kind.kind == "i" and kind.subdtype is None
+    if not (text or whole or kind in (np.float64, np.bool_)):
+        raise InputError(f"{path}: /{name} holds {_short(kind)}; {NUMBERS}, {COUNTS}, {TRUTHS} or text are needed")
     if not dataset.ndim:
         raise InputError(f"{path}: /{name} has no dimension; at least one is needed")
 

@@ -48,7 +48,7 @@ def relaxed_step(arcs: Array, arrived: Array, has_arrived: Bools, relaxation: fl
 
 @methods.register("arc-admm")
 class ArcAdmm(NetworkMethod):
-    """Relaxed arc-based ADMM: a node keeps a vector for each neighbour, so that lost messages and idle nodes do no harm."""
+    """Relaxed arc-based ADMM: a node keeps a vector for each neighbour, so that lost messages only slow it down."""
 
     source: ClassVar[str] = "Bastianello, Carli, Schenato, Todescato 2021"
     formulas: ClassVar[tuple[str, ...]] = (

@@ -22,7 +22,9 @@ from support import (
 
 from dpadmm_mpi.audit import audit
 from dpadmm_mpi.engine.loop import execute
+from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods import methods
+from dpadmm_mpi.methods.base import Assumptions
 from dpadmm_mpi.methods.decentralised import algorithm, arc_admm
 from dpadmm_mpi.privacy.noises import Gamma, draw
 from dpadmm_mpi.storage.compare import compare
@@ -160,6 +162,35 @@ def test_who_sleeps_spends_nothing_and_a_lost_message_counts(config: MakeConfig)
         expected = account.node_values[steps, node]
         rounded = 1e-3 if account.name == "epsilon" else 1e-12  # up, to a grid that depends on how many steps there are
         assert np.allclose(result[f"privacy/run_{account.name}"][:, 1:], expected, rtol=rounded), account.name
+
+
+@pytest.mark.parametrize(
+    ("faults", "relaxation", "proven"),
+    [
+        (FAULTS, 0.5, True),
+        ({"loss": {"kind": "edges", "rates": [[0, 1, 0.9]]}}, 0.5, True),
+        (FAULTS, 1.0, False),
+        ({"loss": {"kind": "bursts"}}, 0.5, False),
+        ({"delay": 1}, 0.5, False),
+        ({"change": {"kind": "markov"}}, 0.5, False),
+        ({"absence": {"kind": "cyclic"}}, 0.5, False),
+    ],
+)
+def test_a_run_and_its_check_say_what_is_proven(config: MakeConfig, faults: Raw, relaxation: float, proven: bool) -> None:
+    raw = arc(config, relaxation=relaxation)
+    raw["network"]["faults"] = faults
+    plan = planned(raw)[0]
+    (note,) = (note for note in plan.notes if note.startswith("network.faults"))
+    (line,) = (line for line in plan.conditions(Assumptions()) if "convergence" in line)
+    assert ("converges almost surely" in note, line.startswith("holds")) == (proven, proven)
+    assert ("no theorem" in note, "not proven" in line) == (not proven, not proven)
+
+
+def test_compressed_messages_are_refused(config: MakeConfig) -> None:
+    raw = arc(config)
+    raw["network"]["faults"] = {"compression": 8}
+    with pytest.raises(InputError, match="arc-admm sends each neighbour a message of its own"):
+        planned(raw)
 
 
 def audited(raw: Raw, path: Path) -> list[str]:
