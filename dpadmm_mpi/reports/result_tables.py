@@ -24,7 +24,7 @@ from dpadmm_mpi.showing import brief, printable, sentence, shortened
 from dpadmm_mpi.storage.infeasible import Infeasible
 
 NAME_WIDTH, NARROW, NAME_LETTERS = 24, 16, 60  # of a name that does not fit: a line, where room is short, and altogether
-FIRST = ("test_error", "mean_squared_error", "loss", "epsilon", "epsilon_sound", "delta")  # what stays where room is short
+FIRST = ("test_error", "mean_squared_error", "epsilon", "delta", "epsilon_sound", "loss")  # what stays where room is short
 SAID_ONCE = ("status", "iteration", "runs")  # below the table, where they are the same in all rows
 
 

@@ -25,7 +25,7 @@ def _loss() -> Figure:
                 ", no noise",
             ),
         ],
-        quick=("runs=2", "data.train=10000"),
+        quick=("runs=2",),
         columns=2,
         remark="Every message is lost by itself with one probability, and the receiver goes on with the last that has come; "
         "arc ADMM leaves what it keeps for that neighbour as it is. Nothing is proven about the others under loss. Lost "
@@ -52,7 +52,7 @@ def _time() -> Figure:
             over("slow machines: 10 us per record and pass", "virtual time", "slow machines"),
             over("bytes", "bytes", "slow links"),
         ],
-        quick=("runs=2", "data.train=10000"),
+        quick=("runs=2",),
         remark="Virtual time of synchronous rounds. Slow links: latency 100 ms, 1 MB/s, 0.1 us for a record in a pass. Slow "
         "machines: latency 1 ms, 1 MB/s, 10 us. An exact solve counts as 10 passes, an SVRG step of PS-ADMM as two records. "
         "Around a server every iteration has two exchanges; a server's link has no limit of its own. Settings are those of [R] "
