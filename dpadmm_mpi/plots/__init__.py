@@ -68,7 +68,7 @@ def figure(
     >>> import dpadmm_mpi as dp
     >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
     >>> [axis] = dp.plots.figure([result], "loss", ylim=(0.0, 1.0), size="one-column").axes
-    >>> axis.get_ylabel(), axis.get_xlabel(), axis.figure.get_figwidth()
+    >>> axis.get_ylabel(), axis.get_xlabel(), float(axis.figure.get_figwidth())
     ('mean loss', 'iteration $t$', 3.5)
     """
     request = Request(tuple(results), kind, account, bars, tuple(places), x, **layout)
