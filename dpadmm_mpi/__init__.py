@@ -5,7 +5,8 @@
 >>> result["loss"].shape
 (1, 5)
 
-`run` and `load` are all that most people need, and `tune`, which finds the best settings for a privacy budget;
+`run` and `load` are all that most people need, `sweep` and `load_all` for many configurations at once and a table of their
+results, and `tune`, which finds the best settings for a privacy budget;
 `run(data=(X, y), graph=...)` takes arrays and graphs as they are in memory, and `PrivateConsensusClassifier` and
 `PrivateConsensusRegressor` are the same as scikit-learn estimators. The decorators enter classes of your own:
 `@dp.method("NAME")` above a subclass of `dp.methods.Decentralised`, and likewise `loss`, `graph`, `fault`, `source`,
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from dpadmm_mpi import data, methods, networks, plots, privacy, problems, testing
     from dpadmm_mpi.api.estimators import PrivateConsensusClassifier, PrivateConsensusRegressor
     from dpadmm_mpi.api.result import Result
+    from dpadmm_mpi.api.results import Results, load_all
     from dpadmm_mpi.api.running import load, run
+    from dpadmm_mpi.api.sweeping import sweep
     from dpadmm_mpi.api.tuning import tune
     from dpadmm_mpi.methods.curated.linear_maps import maps
     from dpadmm_mpi.methods.curated.regularisers import regularisers
@@ -63,6 +66,8 @@ _LAZY = {
     "step": ("dpadmm_mpi.data.steps", "steps.register"),
     **{name: ("dpadmm_mpi.api.estimators", name) for name in ("PrivateConsensusClassifier", "PrivateConsensusRegressor")},
     "Result": ("dpadmm_mpi.api.result", "Result"),
+    **{name: ("dpadmm_mpi.api.results", name) for name in ("Results", "load_all")},
+    "sweep": ("dpadmm_mpi.api.sweeping", "sweep"),
     **{name: ("dpadmm_mpi.api.running", name) for name in ("load", "run")},
     "tune": ("dpadmm_mpi.api.tuning", "tune"),
     **{name: (f"dpadmm_mpi.{name}", "") for name in ("data", "methods", "networks", "plots", "privacy", "problems", "testing")},
@@ -74,6 +79,7 @@ __all__ = [
     "PrivateConsensusClassifier",
     "PrivateConsensusRegressor",
     "Result",
+    "Results",
     "RunError",
     "account",
     "data",
@@ -81,6 +87,7 @@ __all__ = [
     "graph",
     "linear_map",
     "load",
+    "load_all",
     "loss",
     "method",
     "methods",
@@ -97,6 +104,7 @@ __all__ = [
     "run",
     "source",
     "step",
+    "sweep",
     "testing",
     "tune",
 ]

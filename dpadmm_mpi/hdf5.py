@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 from dpadmm_mpi.errors import InputError, RunError, advice_on, reason_of
 from dpadmm_mpi.files import refuse_special
@@ -65,6 +66,12 @@ def _opened(path: Path) -> h5py.File:
         if "locking flag" not in str(error):
             raise
         return h5py.File(path, "r")  # this process has it open already, with a lock
+
+
+def values_of(dataset: h5py.Dataset) -> Any:
+    """All of them; whole numbers as int64, however few bytes they take in the file."""
+    values = dataset[...]
+    return values.astype(np.int64) if values.dtype.kind == "i" else values
 
 
 def own_item(group: h5py.Group, name: str, path: Path | str) -> Any:

@@ -130,14 +130,14 @@ class Registry(Generic[T]):
         self._classes = dict(sorted(self._classes.items(), key=lambda entry: order.get(entry[1].__module__, last)))
 
     def find(self, name: str) -> type[T] | None:
-        """The class of a name; installed packages that bring extensions are looked at for an unknown one."""
+        """The class of a name in any case; installed packages that bring extensions are looked at for an unknown one."""
         for home in self._homes:
             if name in self._classes:
                 break
             importlib.import_module(home)
         if name not in self._classes:
             load_entry_points()
-        return self._classes.get(name)
+        return self._classes.get(name) or next((c for known, c in self._classes.items() if _same(known, name)), None)
 
     def __getitem__(self, name: str) -> type[T]:
         if (cls := self.find(name)) is None:
@@ -169,6 +169,11 @@ class Registry(Generic[T]):
                 if known is ancestor:
                     return name
         raise InputError(f'{place_of(cls)}: not registered; put @register("NAME") above the class')
+
+
+def _same(known: str, name: object) -> bool:
+    """Whether two names differ in their case alone, or not at all."""
+    return isinstance(name, str) and known.casefold() == name.casefold()
 
 
 def load_all() -> None:

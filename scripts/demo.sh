@@ -18,3 +18,8 @@ dpadmm diff demo/serial.h5 demo/ranks.h5
 echo
 echo "4. A picture:"
 dpadmm plot demo/serial.h5 -o demo/quickstart.png
+echo
+echo "Next:"
+echo "  source .venv/bin/activate      # then dpadmm is a command of this shell"
+echo "  dpadmm init                    # my.toml, a commented configuration to change"
+echo "  dpadmm run my.toml             # and docs/index.md leads on from there"

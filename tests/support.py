@@ -4,6 +4,7 @@ import bz2
 import gzip
 import lzma
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import pytest
 
 import dpadmm_mpi
 from dpadmm_mpi.api.result import Result
@@ -49,8 +51,17 @@ MPI_ENVIRONMENT = {
 }
 LAUNCHES = 3  # of mpiexec, which sometimes fails under load before any rank has begun:
 NOT_LAUNCHED = (213, True)  # its exit code, and whether it speaks of its own server
+# Exit codes of mpiexec after a kill of a rank: the signal's, or, where ranks talk over sockets because /dev/shm is too small,
+# that of another rank's MPI, which sees one close.
+KILLED = (128 + signal.SIGKILL, 14)
 TIMEOUT = 60  # seconds within which every job must have ended: nobody hangs
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+
+
+needs_shared_memory = pytest.mark.skipif(
+    Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free < 16 << 20,
+    reason="groups of ranks need shared memory, and /dev/shm has less than 16 MB",
+)
 
 
 def names_of(registry: Registry[Any], base: type[object]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import dpadmm_mpi
 from dpadmm_mpi.cli.main import cli
-from dpadmm_mpi.config.options import Choice, Choices, Field, Options, Part, fields_of
+from dpadmm_mpi.config.options import Choice, Choices, Field, Kind, Options, Part, fields_of
 from dpadmm_mpi.config.reading import is_section
 from dpadmm_mpi.config.schema import _property as schema_of
 from dpadmm_mpi.methods.base import Config
@@ -101,6 +101,10 @@ def key_of(field: Field, words: str) -> Key:
         return Key(field.name, f"one of {names}", code(_usual(field)), words)
     if isinstance(field.role, Choices):
         return Key(field.name, f"list of names, or of tables with `{field.role.key}`", "unset", words)
+    if isinstance(field.role, Kind):
+        return Key(field.name, f"a number, or a table with `kind`: {', '.join(map(code, field.role.names))}", "unset", words)
+    if is_section(field.type) and isinstance(field.default, Options):
+        return Key(field.name, "a section of its own", "unset", words)
     return Key(field.name, values(schema_of(field)), _default(field), words)
 
 
@@ -164,14 +168,44 @@ def configuration() -> str:
                 continue
             seen.add(key)
             lines += _choice(section.name, key, by, classes)
+        for inner in fields_of(section.type):
+            if is_section(inner.type):
+                lines += _inner_section(f"{section.name}.{inner.name}", inner.type)
     return "\n".join(lines)
 
 
-def _choice(section: str, key: str, by: str, classes: list[tuple[str, type[Options]]]) -> list[str]:
+def _inner_section(name: str, cls: type[Options]) -> list[str]:
+    """A section inside another one; what its keys name has its options in tables of their own."""
+    lines = [f"### `[{name}]`", "", first_line(cls), *keys_table(keys(cls))]
+    shown: dict[tuple[str, ...], str] = {}  # the key that has shown these kinds
+    for field in fields_of(cls):
+        if not isinstance(field.role, Kind):
+            continue
+        if (kinds := tuple(field.role.names)) in shown:
+            lines += ["", f"#### `{name}.{field.name}`", "", f"The kinds of `{shown[kinds]}`."]
+            continue
+        shown[kinds] = f"{name}.{field.name}"
+        classes = [(kind, field.role.registry[kind]) for kind in kinds]
+        words = f"A number is short for `{field.role.number}` of `{field.role.usual}`."
+        lines += ["", *_choice(name, field.name, "", classes, level="####", keys_are="Its keys, beside `kind`:"), "", words]
+    return lines
+
+
+def _choice(
+    section: str,
+    key: str,
+    by: str,
+    classes: list[tuple[str, type[Options]]],
+    level: str = "###",
+    keys_are: str = "Keys beside it, in the same section:",
+) -> list[str]:
     if by:
         lines = [f"### More keys of `[{section}]`, by method"]
     else:
-        lines = [f"### `{section}.{key}`", *table(("name", "what it is"), [(code(name), first_line(c)) for name, c in classes])]
+        lines = [
+            f"{level} `{section}.{key}`",
+            *table(("name", "what it is"), [(code(name), first_line(c)) for name, c in classes]),
+        ]
     owners: dict[Key, list[str]] = {}
     for name, cls in classes:
         for found in keys(cls):
@@ -182,7 +216,7 @@ def _choice(section: str, key: str, by: str, classes: list[tuple[str, type[Optio
         (code(found.name), "all" if len(names) == len(classes) else ", ".join(dict.fromkeys(names)), *found[1:])
         for found, names in owners.items()
     ]
-    return [*lines, "", "Keys beside it, in the same section:", *table(("key", "of", *HEADER[1:]), rows)]
+    return [*lines, "", keys_are, *table(("key", "of", *HEADER[1:]), rows)]
 
 
 # Commands

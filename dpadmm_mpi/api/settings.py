@@ -64,7 +64,7 @@ def _home(key: str, tables: dict[str, Table], words: Mapping[str, str]) -> str:
     if not homes:
         known = [*TOP, *SECTIONS, *SHORT, *(name for cls in SECTIONS.values() for name in possible_keys(cls))]
         hint = did_you_mean(key, known)
-        raise InputError(f"{key}: unknown setting{hint or '; the README lists the keys of a configuration'}")
+        raise InputError(f"{key}: unknown setting{hint or '; docs/configuration.md lists the keys of a configuration'}")
     if len(homes) > 1:
         ruling = _method(tables).ruling()
         chosen = {name: tables[name] | {k: v for k, v in words.items() if k in possible_keys(SECTIONS[name])} for name in homes}

@@ -63,7 +63,7 @@ def tune(
     only: str | None = None,
     extensions: str | Sequence[str] = (),
     methods: str | Sequence[str] = (),
-    trials: int = 40,
+    trials: int = 16,
     trial_runs: int = 4,
     tuner: str = "tpe",
     on: str = "synthetic",

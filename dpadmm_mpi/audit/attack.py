@@ -65,6 +65,8 @@ class Seen:
 
 
 def _network_view(plan: NetworkPlan, result: Result, dataset: Dataset[Any], node: int) -> Seen:
+    if plan.faults is not None:
+        raise InputError(f"{result.source}: the attack does not follow a network with faults; run it without network.faults")
     transcript = read_transcript(plan, result, dataset)
     view = transcript.view(node)
 

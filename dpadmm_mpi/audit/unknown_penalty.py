@@ -47,6 +47,8 @@ def attack_without_penalties(path: Path, node: int = 0, record: int = 0) -> Atta
         names = one_of(name for name, cls in methods.items() if issubclass(cls, Decentralised))
         raise InputError(f"{path}: a run of {plan.config.method_name}, but this is about the penalties of {names}")
     refuse_other_losses(plan, result.source)
+    if plan.faults is not None:
+        raise InputError(f"{path}: the attack does not follow a network with faults; run it without network.faults")
     transcript = read_transcript(plan, result, dataset)
     if not 0 <= node < plan.nodes:
         raise InputError(f"--node {node}: there are the nodes 0 to {plan.nodes - 1}")

@@ -5,6 +5,8 @@ from pathlib import Path
 import click
 
 from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, say, set_option
+from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.showing import brief
 
 MANY_STEPS = 8  # data steps, from which on a budget may be spread too thinly
 
@@ -47,10 +49,19 @@ def check(
     from dpadmm_mpi.storage.experiments import load
 
     cores = len(usable_cores())
-    for number, job in enumerate(load(config or quickstart(), overrides, only, extensions).configs):
-        plan, dataset = make_plan(job)
+    experiment = load(config or quickstart(), overrides, only, extensions, tolerant=True)
+    infeasible = [(refused.name, refused.reason) for refused in experiment.refused]
+    for number, job in enumerate(experiment.configs):
         if number:
             say()
+        try:
+            plan, dataset = make_plan(job)
+        except InputError as error:
+            if not experiment.collection:
+                raise
+            infeasible.append((job.name, str(error)))
+            say(f"{brief(job.name)}: cannot run: {error}")
+            continue
         owner, fewer = (
             assign_owners(plan.sizes, n, plan.topology.has_hub, plan.is_central) for n in (ranks, min(ranks, cores))
         )
@@ -62,4 +73,8 @@ def check(
         steps = job.method.data_steps_in(plan.iterations)
         if job.is_noisy and steps > MANY_STEPS:
             say(f"advice     {steps} data steps share one budget, and fewer are often better: dpadmm advise tries it")
+    if infeasible:
+        name, reason = infeasible[0]
+        more = f"; {len(infeasible) - 1} more cannot run" if len(infeasible) > 1 else ""
+        raise InputError(f'variant "{name}": {reason}{more}')
     return 0

@@ -4,25 +4,22 @@ import json
 
 import click
 
+from dpadmm_mpi.cli import completion
 from dpadmm_mpi.cli.options import debug_option, extension_option, load_extensions, say
 from dpadmm_mpi.errors import InputError
 
 
 def _load(extensions: tuple[str, ...]) -> None:
     """All registries, with what extensions bring."""
-    import importlib
+    from dpadmm_mpi.registry import load_entry_points
 
-    from dpadmm_mpi.registry import load_all, load_entry_points
-
-    for room in ("methods", "plots", "tuning"):
-        importlib.import_module(f"dpadmm_mpi.{room}")
-    load_all()
+    completion.load_choices()
     load_extensions(extensions)
     load_entry_points()
 
 
 @click.command("list")
-@click.argument("kind", required=False, metavar="[KIND]")
+@click.argument("kind", required=False, metavar="[KIND]", shell_complete=completion.among(completion.kinds))
 @extension_option
 @debug_option
 def list_choices(kind: str | None, extensions: tuple[str, ...]) -> int:
@@ -44,6 +41,7 @@ def list_choices(kind: str | None, extensions: tuple[str, ...]) -> int:
         rows = [[plural, ", ".join(registry)] for plural, registry in REGISTRIES.items()]
         say(aligned(["kind", "names"], rows, left=(0, 1)))
         return 0
+    kind = kind.casefold()
     if kind not in REGISTRIES:
         raise InputError(f'"{kind}" is not a kind; there are {", ".join(REGISTRIES)}{did_you_mean(kind, list(REGISTRIES))}')
     rows = [[each.name, ", ".join(each.options) or "-", each.words] for each in described(REGISTRIES[kind])]

@@ -25,8 +25,9 @@ def compose(files: tuple[Path, ...], delta: float, selection: bool) -> int:
     dpadmm compose a.h5 b.h5 --delta 1e-6
     dpadmm compose sweep/ --selection
     """
+    from dpadmm_mpi.reports.columns import number
     from dpadmm_mpi.reports.meaning import in_words, price_of_choice, together
-    from dpadmm_mpi.reports.tables import aligned, number
+    from dpadmm_mpi.reports.tables import aligned
     from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import curve_needed, labels, load_all
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, packaged, say
+from dpadmm_mpi.cli import completion
+from dpadmm_mpi.cli.options import OutputPath, debug_option, in_folder, packaged, say
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
 from dpadmm_mpi.files import exists, write_text
 from dpadmm_mpi.registry import did_you_mean
@@ -38,7 +39,7 @@ def list_configs() -> int:
 
 
 @config.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.among(packaged))
 @debug_option
 def show_config(name: str) -> int:
     """The text of one of them, with its comments.
@@ -52,9 +53,14 @@ def show_config(name: str) -> int:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path), default="my.toml")
+@click.argument("file", type=OutputPath(), default="my.toml")
 @click.option(
-    "--like", "name", metavar="NAME", default="quickstart", help="Which of `dpadmm config list`. Default: quickstart."
+    "--like",
+    "name",
+    metavar="NAME",
+    default="quickstart",
+    shell_complete=completion.among(packaged),
+    help="Which of `dpadmm config list`. Default: quickstart.",
 )
 @debug_option
 def init(file: Path, name: str) -> int:
@@ -64,7 +70,7 @@ def init(file: Path, name: str) -> int:
     dpadmm init
     dpadmm init trial.toml --like recycled-fig5
     """
-    text = _text(name)
+    text, file = _text(name), in_folder(file, Path("my.toml"))
     if exists(file):
         raise InputError(f"{file} exists; choose another name, as in dpadmm init other.toml")
     try:
@@ -77,7 +83,7 @@ def init(file: Path, name: str) -> int:
 
 
 def _text(name: str) -> str:
-    known = packaged()
+    known, name = packaged(), name.casefold()
     if name not in known:
         raise InputError(
             f'"{name}" is not a packaged configuration; there are {", ".join(known)}{did_you_mean(name, list(known))}'

@@ -5,14 +5,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, only_option, quickstart, say, set_option
+from dpadmm_mpi.cli import completion
+from dpadmm_mpi.cli.options import (
+    OutputPath,
+    config_argument,
+    debug_option,
+    extension_option,
+    in_folder,
+    only_option,
+    quickstart,
+    say,
+    set_option,
+)
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
 from dpadmm_mpi.files import is_file, is_folder, write_text
 
 if TYPE_CHECKING:
     from dpadmm_mpi.data.catalogue import PublicDataset
 
-name_argument = click.argument("name", metavar="NAME")
+complete_name = completion.among(completion.data_sets, files=True)
+name_argument = click.argument("name", metavar="NAME", shell_complete=completion.among(completion.data_sets))
 
 
 @click.group()
@@ -28,7 +40,7 @@ def data() -> None:
     """
 
 
-@data.command("list")
+@data.command("list", short_help="What can be fetched, and what is here")
 @debug_option
 def list_data() -> int:
     """The data sets that can be fetched, and which of them are on this machine.
@@ -50,7 +62,7 @@ def list_data() -> int:
     return 0
 
 
-@data.command()
+@data.command(short_help="Bring a data set into the cache")
 @name_argument
 @click.option("--from", "folder", type=click.Path(path_type=Path), help="A folder that holds the files already.")
 @debug_option
@@ -73,8 +85,8 @@ def fetch(name: str, folder: Path | None) -> int:
     return 0
 
 
-@data.command()
-@click.argument("name", metavar="NAME|FILE")
+@data.command(short_help="What is in a data set, or in a table of yours")
+@click.argument("name", metavar="NAME|FILE", shell_complete=complete_name)
 @click.option("--label", help="The label's column in FILE. Default: the one that looks like it.")
 @click.option("--nodes", type=click.IntRange(min=1), default=5, help="Nodes to spread the records of FILE over. Default: 5.")
 @debug_option
@@ -100,11 +112,11 @@ def info(name: str, label: str | None, nodes: int) -> int:
     return 0
 
 
-@data.command()
+@data.command(short_help="Which node gets which record")
 @config_argument
 @set_option
 @only_option
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A file for the table. Default: standard output.")
+@click.option("-o", "--output", type=OutputPath(), help="A file for the table. Default: standard output.")
 @extension_option
 @debug_option
 def partition(
@@ -129,6 +141,7 @@ def partition(
     if output is None:
         say(table, end="")
         return 0
+    output = in_folder(output, Path("partition.csv"))
     try:
         write_text(output, table)
     except OSError as error:
@@ -142,7 +155,7 @@ def _entry(name: str) -> "type[PublicDataset]":
     from dpadmm_mpi.data.catalogue import public_datasets
     from dpadmm_mpi.registry import did_you_mean
 
-    known = public_datasets()
+    known, name = public_datasets(), name.casefold()
     if name not in known:
         raise InputError(f'"{name}" is not a known data set; there are {", ".join(known)}{did_you_mean(name, list(known))}')
     return known[name]

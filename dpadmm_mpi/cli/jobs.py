@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dpadmm_mpi.cli.options import config_argument, debug_option, extension_option, quickstart, say, set_option
+from dpadmm_mpi.cli.options import OutputPath, config_argument, debug_option, extension_option, quickstart, say, set_option
 from dpadmm_mpi.cli.schedulers import LAUNCHER, SCHEDULERS, BatchJob, hand_in, script
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.showing import brief
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 REFRESH = 2.0  # seconds between two looks
 MEMORY_MARGIN = 2.0  # the estimate is right to a factor of two
 MEGABYTES = 100  # to which it is rounded up
-STATES = ("done", "running", "stopped", "failed", "missing", "changed", "unreadable")
+STATES = ("done", "running", "stopped", "failed", "infeasible", "missing", "changed", "unreadable")
 
-output_option = click.option("-o", "--output", type=click.Path(path_type=Path), help="As given to `dpadmm run`.")
+output_option = click.option("-o", "--output", type=OutputPath(), help="As given to `dpadmm run`.")
 
 
 def _seconds(_context: click.Context, _option: click.Parameter, value: str) -> int:
@@ -69,7 +69,7 @@ def _megabytes(_context: click.Context, _option: click.Parameter, value: str) ->
 
 @click.command()
 @config_argument
-@click.option("--scheduler", required=True, type=click.Choice(tuple(SCHEDULERS)), help="Whose script to write.")
+@click.option("--scheduler", required=True, type=click.Choice(tuple(SCHEDULERS), case_sensitive=False), help="Whose script.")
 @click.option("--ranks", type=click.IntRange(min=1), help="At most so many. Default: one for each node of the network.")
 @click.option("--time", "seconds", default="1:00:00", callback=_seconds, metavar="H:MM:SS", help="Limit. Default: 1:00:00.")
 @click.option(
@@ -162,7 +162,7 @@ def submit(
     from dpadmm_mpi.networks.graphs import build
     from dpadmm_mpi.storage.experiments import load
 
-    experiment = load(config or quickstart(), overrides, extensions=extensions)
+    experiment = load(config or quickstart(), overrides, extensions=extensions, tolerant=True)
     targets(experiment, output)  # refuses one file for all
     at_a_time = min(groups or 1, len(experiment.configs))
     most = at_a_time * min(build(job.network.graph, job.seed).nodes for job in experiment.configs)
@@ -181,7 +181,7 @@ def submit(
         arguments=tuple(arguments),
         ranks=ranks,
         seconds=seconds,
-        tasks=len(experiment.configs),
+        tasks=len(experiment.configs) + len(experiment.refused),  # the job of one that cannot run says so
         queue=queue,
         # An environment of its own comes first; the system's folder is left where the site has put it.
         programs=Path(sys.executable).parent if sys.prefix != sys.base_prefix else None,
@@ -233,25 +233,31 @@ def estimated_megabytes(configs: "list[Config]", ranks: int) -> int:
 @extension_option
 @debug_option
 def status(config: Path | None, output: Path | None, overrides: tuple[str, ...], extensions: tuple[str, ...]) -> int:
-    """How far each configuration of CONFIG is: done, running, stopped, failed, missing.
+    """How far each configuration of CONFIG is: done, running, stopped, failed, infeasible, missing.
 
     It looks at the files only. "running": a process of this host is writing, or, on another host, the files have changed
     within the last minute, or three rows' worth of time; "stopped": nothing of that, and not complete; "failed": it ended
-    with an error, which `dpadmm watch FILE` shows; "changed": it comes from another configuration than CONFIG has now.
+    with an error, which `dpadmm watch FILE` shows; "infeasible": it cannot run, and why is said below; "changed": it comes from
+    another configuration than CONFIG has now.
 
     \b
     dpadmm status my.toml
     """
-    from dpadmm_mpi.cli.run import targets
+    from dpadmm_mpi.cli.run import place_of, targets
+    from dpadmm_mpi.config.files import dotted
     from dpadmm_mpi.files import exists
-    from dpadmm_mpi.methods.base import fingerprint
+    from dpadmm_mpi.methods.base import as_table, fingerprint
     from dpadmm_mpi.reports.live import duration, look
+    from dpadmm_mpi.reports.result_tables import wrapped
     from dpadmm_mpi.reports.tables import aligned
     from dpadmm_mpi.storage.experiments import load
+    from dpadmm_mpi.storage.infeasible import find_note
     from dpadmm_mpi.storage.probe import probe
 
+    experiment = load(config or quickstart(), overrides, extensions=extensions, tolerant=True)
     rows, states = [], []
-    for job, path in targets(load(config or quickstart(), overrides, extensions=extensions), output):
+    reasons = {refused.name: refused.reason for refused in experiment.refused}
+    for job, path in targets(experiment, output):
         state, run, iteration, left = "missing", "-", "-", "-"
         if exists(path):
             try:
@@ -263,11 +269,19 @@ def status(config: Path | None, output: Path | None, overrides: tuple[str, ...],
                 left = duration(seen.left) if state == "running" else "-"
             except InputError:
                 state = "unreadable"
+        elif (found := find_note(path)) is not None and found.settings == dotted(as_table(job)):
+            state, reasons[job.name] = "infeasible", found.reason
         states.append(state)
         rows.append([brief(job.name), state, run, iteration, left, str(path)])
+    for refused in experiment.refused:
+        states.insert(refused.number, "infeasible")
+        path = place_of(experiment, output, refused.name)
+        rows.insert(refused.number, [brief(refused.name), "infeasible", "-", "-", "-", str(path)])
     say(aligned(["name", "status", "run", "iteration", "time left", "file"], rows, left=(0, 1, 5)))
     counts = Counter(states)
     say(", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]))
+    for name, reason in reasons.items():
+        say("\n".join(wrapped(f"infeasible, {brief(name)}: {reason}")))
     return 0
 
 

@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-# name: module and function, in the order in which `dpadmm --help` lists them
+# name: module, function, and a line of `dpadmm --help`, in its order
 COMMANDS = {
-    "run": ("run", "run"),
-    "check": ("check", "check"),
-    "show": ("results", "show"),
-    "plot": ("results", "plot"),
-    "report": ("results", "report"),
-    "diff": ("results", "diff"),
-    "data": ("data", "data"),
-    "audit": ("privacy", "audit"),
-    "attack": ("privacy", "attack"),
-    "compose": ("compose", "compose"),
-    "tune": ("tune", "tune"),
-    "advise": ("tune", "advise"),
-    "submit": ("jobs", "submit"),
-    "status": ("jobs", "status"),
-    "watch": ("jobs", "watch"),
-    "reproduce": ("reproduce", "reproduce"),
-    "list": ("choices", "list_choices"),
-    "schema": ("choices", "schema"),
-    "config": ("configs", "config"),
-    "init": ("configs", "init"),
-    "new": ("new", "new"),
+    "run": ("run", "run", "Run a configuration: one, its variants, a sweep"),
+    "check": ("check", "check", "What a configuration means and costs, before it runs"),
+    "show": ("results", "show", "A table of the last values of results"),
+    "plot": ("results", "plot", "Draw results, and compare them"),
+    "report": ("results", "report", "One page about results, for a browser or a printer"),
+    "diff": ("results", "diff", "Whether two results are the same to the bit"),
+    "data": ("data", "data", "Data sets: fetch them, look at them, spread them"),
+    "audit": ("privacy", "audit", "Try to prove the privacy accounts of a run wrong"),
+    "attack": ("privacy", "attack", "Rebuild a record from what a run released"),
+    "compose": ("compose", "compose", "What several runs on the same records cost together"),
+    "tune": ("tune", "tune", "Find the best settings for a privacy budget"),
+    "advise": ("tune", "advise", "Which settings waste privacy budget"),
+    "submit": ("jobs", "submit", "A batch script for a cluster, which goes on by itself"),
+    "status": ("jobs", "status", "How far the runs of a configuration are"),
+    "watch": ("jobs", "watch", "Follow a run that is under way"),
+    "reproduce": ("reproduce", "reproduce", "Redo a figure of the papers, and judge its claims"),
+    "list": ("choices", "list_choices", "What there is to choose from"),
+    "schema": ("choices", "schema", "The JSON schema of a configuration, for editors"),
+    "config": ("configs", "config", "The configurations that come with the package"),
+    "init": ("configs", "init", "Write a commented configuration to begin with"),
+    "new": ("new", "new", "Begin a method, loss, metric or source of your own"),
 }
 
 
@@ -52,9 +52,14 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, function = COMMANDS[cmd_name]
+        module, function, _ = COMMANDS[cmd_name]
         command: click.Command = getattr(import_module(f"dpadmm_mpi.cli.{module}"), function)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
 
 
 def entry() -> NoReturn:
@@ -135,4 +140,8 @@ def cli() -> None:
     dpadmm plot quickstart.h5            a picture of what came out
     dpadmm report quickstart.h5          all of it on one page
     dpadmm list methods                  what there is to choose from
+
+    \b
+    Tab completes commands, options, names and keys after
+    eval "$(_DPADMM_COMPLETE=bash_source dpadmm)"
     """

@@ -14,7 +14,7 @@ KINDS = ("method", "loss", "metric", "source")
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=click.Choice(KINDS, case_sensitive=False))
 @click.argument("name")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder. Default: the current one.")
 @debug_option

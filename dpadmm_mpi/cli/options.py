@@ -9,11 +9,14 @@ from typing import Any
 
 import click
 
-from dpadmm_mpi.errors import DpadmmError, InputError, Stopped, system_sentence
+from dpadmm_mpi.cli import completion
+from dpadmm_mpi.cli.completion import among
+from dpadmm_mpi.errors import DpadmmError, InputError, Stopped, advice_on, reason_of, system_sentence
 from dpadmm_mpi.registry import blamed
 from dpadmm_mpi.showing import paragraph, printable, sentence
 
 _debug = False
+_config: Path | None = None  # the file that a command was given
 
 
 def _set_debug(_context: click.Context, _option: click.Parameter, value: bool) -> None:
@@ -25,7 +28,12 @@ debug_option = click.option(
     "--debug", is_flag=True, expose_value=False, callback=_set_debug, help="Show the traceback of an error."
 )
 set_option = click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key, as in --set privacy.alpha=2."
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    shell_complete=among(completion.keys),
+    help="Override a key, as in --set privacy.alpha=2.",
 )
 extension_option = click.option(
     "--extension", "extensions", multiple=True, metavar="FILE", help="A Python file with classes of your own, as in mine.py."
@@ -40,13 +48,42 @@ class ConfigPath(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        global _config
         from dpadmm_mpi.files import exists
 
         path = Path(str(super().convert(value, param, ctx)))
-        return path if exists(path) else packaged().get(str(value), path)
+        _config = path if exists(path) else packaged().get(str(value).casefold(), path)
+        return _config
 
 
-config_argument = click.argument("config", required=False, type=ConfigPath())
+class OutputPath(click.Path):
+    """A file, or a folder for it: one that exists, or a name that ends in /, which is made."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from dpadmm_mpi.files import make_folder
+
+        path = Path(str(super().convert(value, param, ctx)))
+        if str(value).endswith("/"):
+            try:
+                make_folder(path)
+            except OSError as error:
+                raise InputError(f"-o {value}: cannot be made: {reason_of(error)}; {advice_on(error)}") from None
+        return path
+
+
+def in_folder(output: Path | None, usual: Path) -> Path:
+    """What -o means, beside the name that a command would choose: a folder gets a file of that name."""
+    from dpadmm_mpi.files import is_folder
+
+    return usual if output is None else output / usual.name if is_folder(output) else output
+
+
+config_argument = click.argument(
+    "config", required=False, type=ConfigPath(), shell_complete=among(lambda: packaged(), files=True)
+)
 result_files = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 
 
@@ -88,7 +125,9 @@ def load_extensions(files: tuple[str, ...]) -> None:
 def speak(error: BaseException, who: str = "dpadmm") -> None:
     if _debug:
         traceback.print_exception(error)
-    if isinstance(error, DpadmmError):
+    if isinstance(error, InputError):
+        text = str(_with_place(error))
+    elif isinstance(error, DpadmmError):
         text = str(error)
     elif isinstance(error, KeyboardInterrupt):
         text = "interrupted; what was recorded so far is in the file"
@@ -103,6 +142,14 @@ def speak(error: BaseException, who: str = "dpadmm") -> None:
     print(f"{who}: {sentence(text)}", file=sys.stderr, flush=True)
     if isinstance(error, Stopped) and error.command:
         print(f"  {printable(error.command)}", file=sys.stderr, flush=True)
+
+
+def _with_place(error: InputError) -> InputError:
+    """With file and line, where it is about a key of the configuration; what is found after it was read has none yet."""
+    from dpadmm_mpi.config.places import with_place
+
+    said = tuple(word.removeprefix("--set=").partition("=")[0] for word in sys.argv)
+    return error if _config is None else with_place(error, _config, said)
 
 
 def packaged() -> dict[str, Path]:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from dpadmm_mpi.cli.options import debug_option, extension_option, result_files, say, set_option
+from dpadmm_mpi.cli.options import OutputPath, debug_option, extension_option, in_folder, result_files, say, set_option
 from dpadmm_mpi.errors import InputError
 
-output_option = click.option("-o", "--output", type=click.Path(path_type=Path), help="A picture too: PNG, SVG or PDF.")
+output_option = click.option("-o", "--output", type=OutputPath(), help="A picture too: PNG, SVG or PDF.")
 
 
 @click.command()
@@ -69,7 +69,8 @@ def _one_run(
     file: Path, canaries: int | None, confidence: float, overrides: tuple[str, ...], extensions: tuple[str, ...]
 ) -> int:
     from dpadmm_mpi.audit.one_run import audit_one_run
-    from dpadmm_mpi.reports.tables import aligned, number
+    from dpadmm_mpi.reports.columns import number
+    from dpadmm_mpi.reports.tables import aligned
 
     report = audit_one_run(file, canaries, confidence, overrides=overrides, extensions=extensions)
     rows = [
@@ -96,7 +97,8 @@ def _conclusion(findings: list[str]) -> int:
 
 def _exact(file: Path, output: Path | None, candidates: int, node: int | None, record: int | None, adversaries: int) -> int:
     from dpadmm_mpi.audit.exact import audit as examine
-    from dpadmm_mpi.reports.tables import aligned, number
+    from dpadmm_mpi.reports.columns import number
+    from dpadmm_mpi.reports.tables import aligned
     from dpadmm_mpi.storage.probe import probe
     from dpadmm_mpi.storage.result import account_column, accounts
 
@@ -114,6 +116,7 @@ def _exact(file: Path, output: Path | None, candidates: int, node: int | None, r
     runs, pairs = report.losses.shape[1], report.losses.shape[3]
     say(f"{runs} runs, {pairs} neighbouring data sets per node")
     if output is not None:
+        output = in_folder(output, Path(f"{file.stem}-audit.png"))
         from dpadmm_mpi.plots import audit_figure
 
         audit_figure(report, output)
@@ -141,18 +144,22 @@ def attack(files: tuple[Path, ...], node: int, record: int, unknown_eta: bool, o
     """
     from dpadmm_mpi.audit.attack import attack as rebuild
     from dpadmm_mpi.audit.unknown_penalty import attack_without_penalties
-    from dpadmm_mpi.reports.tables import aligned, mean_and_range, number
+    from dpadmm_mpi.reports.columns import mean_and, number
+    from dpadmm_mpi.reports.tables import aligned
     from dpadmm_mpi.storage.probe import probe
 
     probe(files)
     known = [rebuild(path, node, record) for path in files]
     attacks = [attack_without_penalties(path, node, record) for path in files] if unknown_eta else known
     rows = [
-        [a.name, number(a.bound[-1]), mean_and_range(a.errors[:, -1]), f"{a.ranks.mean():.3g} of {a.candidates}"]
+        [a.name, number(a.bound[-1]), mean_and(a.errors[:, -1], "half-range"), f"{a.ranks.mean():.3g} of {a.candidates}"]
         for a in attacks
     ]
     say(aligned(["name", "privacy loss", "error of the record", "mean rank of the true record"], rows))
+    if any(len(a.errors) > 1 for a in attacks):
+        say("± half the range over the runs")
     if output is not None:
+        output = in_folder(output, Path(f"{files[0].stem}-attack.png"))
         from dpadmm_mpi.plots import attack_figure
         from dpadmm_mpi.plots.secrecy import secrecy_figure
 

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
+from dpadmm_mpi.cli import completion
 from dpadmm_mpi.cli.options import debug_option, say
 from dpadmm_mpi.errors import InputError
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="NAME...")
+@click.argument("names", nargs=-1, metavar="NAME...", shell_complete=completion.among(completion.figures))
 @click.option("--quick", is_flag=True, help="Fewer runs and records: the shape of the figure in seconds.")
 @click.option("--vary", is_flag=True, help="Also vary what the paper leaves open, and judge again.")
 @click.option(
@@ -34,6 +35,7 @@ def reproduce(names: tuple[str, ...], quick: bool, vary: bool, output: Path) -> 
     if not names:
         say(aligned(["name", "what"], [[name, figure.title] for name, figure in CATALOGUE.items()], left=(0, 1)))
         return 0
+    names = tuple(map(str.casefold, names))
     unknown = [name for name in names if name not in CATALOGUE and name != "all"]
     if unknown:
         raise InputError(f'"{unknown[0]}" is not a figure; there are {", ".join(CATALOGUE)} and all')

@@ -3,6 +3,8 @@
 import re
 import shlex
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from dpadmm_mpi.cli.options import (
+    OutputPath,
     config_argument,
     debug_option,
     extension_option,
@@ -20,18 +23,20 @@ from dpadmm_mpi.cli.options import (
     set_option,
     speak,
 )
-from dpadmm_mpi.errors import InputError, Stopped
+from dpadmm_mpi.errors import DpadmmError, InputError, Stopped
 
 if TYPE_CHECKING:
     from dpadmm_mpi.config.extensions import Extension
-    from dpadmm_mpi.config.files import Experiment
+    from dpadmm_mpi.config.files import Experiment, Refused
     from dpadmm_mpi.engine.loop import Manner
     from dpadmm_mpi.engine.several import Job
     from dpadmm_mpi.methods.base import Config
     from dpadmm_mpi.parallel.transport import Transport
+    from dpadmm_mpi.storage.infeasible import Infeasible
     from dpadmm_mpi.storage.result import Result
 
 BUSY = 0.9  # share of their time that ranks have to do, from which nothing else need be advised
+TRACKERS = ("tensorboard",)
 AS_MANY_AS_THERE_ARE = 0  # groups of ranks, of --pack without a number
 
 
@@ -49,7 +54,7 @@ def _walltime(_context: click.Context, _option: click.Parameter, text: str | Non
 
 @click.command()
 @config_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The HDF5 file, or the folder of several variants.")
+@click.option("-o", "--output", type=OutputPath(), help="The HDF5 file, or the folder of several variants.")
 @set_option
 @only_option
 @click.option("--index", type=click.IntRange(min=0), help="One variant by its number, from 0: for array jobs.")
@@ -72,6 +77,11 @@ def _walltime(_context: click.Context, _option: click.Parameter, text: str | Non
 )
 @click.option("--selftest", is_flag=True, help="Only check that the ranks reach each other and hold the same things.")
 @click.option("--serial", is_flag=True, help="One process without MPI, whatever the launcher says.")
+@click.option(
+    "--track",
+    type=click.Choice(TRACKERS, case_sensitive=False),
+    help="Write event files for TensorBoard too, into FILE.events beside the result.",
+)
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="BLAS threads per rank. Default: 1.")
 @extension_option
 @debug_option
@@ -89,32 +99,37 @@ def run(
     pack: int | None,
     selftest: bool,
     serial: bool,
+    track: str | None,
     threads: int,
     extensions: tuple[str, ...],
 ) -> int:
     """Run CONFIG, a TOML file (or a result file, again); without CONFIG, the quickstart.
 
     SIGTERM, SIGUSR1 and SIGINT stop it with a checkpoint and exit code 75; `--resume` goes on from there, or from the last
-    checkpoint of a killed run, on any number of ranks. A second SIGINT ends it at once. Of several configurations, one that
-    fails does not stop the others.
+    checkpoint of a killed run, on any number of ranks. A second SIGINT ends it at once.
+
+    Of several configurations, one that fails does not stop the others, and neither does one that cannot run at all: it is said
+    at the beginning, is a row of the table at the end, and the exit code is 2.
 
     \b
     dpadmm run configs/quickstart.toml -o demo.h5
     mpiexec -n 5 dpadmm run configs/quickstart.toml --set privacy.alpha=2
     mpiexec -n 5 dpadmm run my.toml --resume --walltime 3:55:00
+    dpadmm run my.toml --track tensorboard
     """
     from dpadmm_mpi.cli.progress import Progress, log_header
+    from dpadmm_mpi.cli.tracking import observing, refuse_missing
     from dpadmm_mpi.engine.loop import Manner
     from dpadmm_mpi.engine.several import Crew
     from dpadmm_mpi.engine.stopping import Stopper
     from dpadmm_mpi.parallel.collective import guard, on_root
-    from dpadmm_mpi.parallel.launcher import launcher_words
     from dpadmm_mpi.parallel.mpi import connect
     from dpadmm_mpi.parallel.serial import Serial
     from dpadmm_mpi.parallel.watch import watching
 
     if force and resume:
         raise InputError("--force and --resume: one replaces what there is, the other goes on with it; choose one")
+    refuse_missing(track)
     stopper = Stopper(walltime)
     if not selftest:
         stopper.install()
@@ -124,8 +139,8 @@ def run(
         guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")),
     ):
         wanted = Wanted(config or quickstart(), output, overrides, only, index, extensions)
-        if isinstance(transport, Serial):
-            _probe(wanted)
+        look_into = partial(_probe, forks=isinstance(transport, Serial))
+        on_root(transport, lambda: look_into([wanted.source]))
         load_everywhere(transport, wanted)
         if selftest:
             from dpadmm_mpi.engine.selftest import examine
@@ -133,32 +148,41 @@ def run(
             examine(transport, wanted.configs, say)
             return 0
         manner = Manner(force, resume, threads)
-        jobs = on_root(transport, lambda: _jobs(wanted, manner))
+        jobs, infeasible = on_root(transport, lambda: _jobs(wanted, manner, look_into))
+        results: list[Result] = []
+        ended: DpadmmError | None = None
         if jobs:
             header = log_header(transport, shlex.join(["dpadmm", *sys.argv[1:]]))
             watch.set_patience([job.config.record.patience for job in jobs])
             groups = min(1 if pack is None else pack or transport.size, transport.size, len(jobs))
             if pack is None and transport.rank == 0 and (advice := advice_to_pack(jobs, transport.size)):
                 note(advice)
-            results, ended = Crew(transport, manner, stopper, lambda: Progress(header)).run_all(
-                jobs, groups, spare=pack is not None
-            )
-            if results and transport.rank == 0:
-                _conclude(results)
-            if isinstance(ended, Stopped):
-                ended.command = f"{launcher_words(transport.size)}{resuming(sys.argv)}"
-            if ended is not None:
-                raise ended
+            observers = partial(observing, lambda: Progress(header), track, resume)
+            results, ended = Crew(transport, manner, stopper, observers).run_all(jobs, groups, spare=pack is not None)
+        if results and transport.rank == 0:
+            _conclude(results, infeasible)
+        _raise(ended, infeasible, bool(jobs), transport.size)
     return 0
 
 
-def _probe(wanted: "Wanted") -> None:
-    """Results that are read before anything runs: the one whose configuration is run again, the one that is gone on with."""
-    from dpadmm_mpi.storage.probe import probe
+def _raise(ended: DpadmmError | None, infeasible: "list[Infeasible]", some_ran: bool, ranks: int) -> None:
+    """What went wrong, if anything: a failure or a stop first, then what could not run at all."""
+    from dpadmm_mpi.parallel.launcher import launcher_words
 
-    results = [path for path in (wanted.source, wanted.output) if path is not None and path.suffix in (".h5", ".hdf5")]
-    if results:
-        probe(results)
+    if isinstance(ended, Stopped):
+        ended.command = f"{launcher_words(ranks)}{resuming(sys.argv)}"
+    if ended is None and infeasible:
+        ended = _refusal(infeasible, "; the others are done" if some_ran else "")
+    if ended is not None:
+        raise ended
+
+
+def _probe(paths: list[Path], forks: bool) -> None:
+    """The results among them, before they are read."""
+    if results := [path for path in paths if path.suffix in (".h5", ".hdf5")]:
+        from dpadmm_mpi.storage.probe import probe
+
+        probe(results, forks)
 
 
 def resuming(words: list[str]) -> str:
@@ -184,7 +208,7 @@ class Wanted(NamedTuple):
     def experiment(self) -> "Experiment[Config]":
         from dpadmm_mpi.storage.experiments import load
 
-        return load(self.source, self.overrides, self.only, self.extensions)
+        return load(self.source, self.overrides, self.only, self.extensions, tolerant=True)
 
     def extension_files(self) -> "tuple[Extension, ...]":
         from dpadmm_mpi.storage.experiments import extensions_of
@@ -205,15 +229,17 @@ def load_everywhere(transport: "Transport", wanted: Wanted) -> None:
         agree(transport, lambda: load(loaded))
 
 
-def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
-    """What is left to do; what cannot be done is found before any work is."""
+def _jobs(wanted: Wanted, manner: "Manner", look_into: Callable[[list[Path]], None]) -> "tuple[list[Job], list[Infeasible]]":
+    """What is left to do, and what cannot be done, which is found and noted before any work is."""
     from dpadmm_mpi.files import exists, uninterrupted
-    from dpadmm_mpi.methods.base import make_plan
     from dpadmm_mpi.storage.atomic_file import refuse_existing
+    from dpadmm_mpi.storage.infeasible import remove_note, write_note
     from dpadmm_mpi.storage.resume import is_finished
 
-    jobs = targets(wanted.experiment(), wanted.output, wanted.number)
+    experiment = wanted.experiment()
+    jobs = targets(experiment, wanted.output, wanted.number)
     if manner.resume:
+        look_into([job.path for job in jobs])
         finished = [job for job in jobs if is_finished(job.path, job.config)]
         for job in finished:
             say(f"finished before: {job.path}")
@@ -223,35 +249,69 @@ def _jobs(wanted: Wanted, manner: "Manner") -> "list[Job]":
             refuse_existing(path, manner.force)
             if exists(path) and uninterrupted(path.samefile, wanted.source):
                 raise InputError(f"-o {path}: this is the configuration itself; choose another place")
-    if len(jobs) > 1:  # a variant that cannot work is found before the first one runs
-        for config, _ in jobs:
-            try:
-                make_plan(config)
-            except InputError as error:
-                raise InputError(f'variant "{config.name}": {error}') from None
-    return jobs
+    infeasible = _infeasible(experiment, jobs, wanted) if experiment.collection else {}
+    left = [job for job in jobs if job.path not in infeasible]
+    if infeasible and not left and wanted.number is None:
+        raise _refusal(list(infeasible.values()))
+    noted = [write_note(path, row.table, row.reason) for path, row in infeasible.items()]
+    if noted and left:
+        note(_refusal(noted, "; the others run"))
+    for job in left:
+        remove_note(job.path)
+    return left, noted
+
+
+def _infeasible(experiment: "Experiment[Config]", jobs: "list[Job]", wanted: Wanted) -> "dict[Path, Refused]":
+    """The variants that cannot run, by the files that they do not write."""
+    from dpadmm_mpi.config.files import Refused
+    from dpadmm_mpi.methods.base import as_table, make_plan
+
+    refused = [each for each in experiment.refused if wanted.number in (None, each.number)]
+    found = {place_of(experiment, wanted.output, each.name): each for each in refused}
+    for number, (config, path) in enumerate(jobs):
+        try:
+            make_plan(config)
+        except InputError as error:
+            found[path] = Refused(number, config.name, as_table(config), str(error))
+    return found
+
+
+def _refusal(infeasible: "Sequence[Refused | Infeasible]", others: str = "") -> InputError:
+    """What to say of variants that cannot run; the exit code is that of bad input."""
+    more = f"; and {len(infeasible) - 1} more cannot run" if len(infeasible) > 1 else ""
+    error = InputError(f'variant "{infeasible[0].name}": {infeasible[0].reason}{more}{others}')
+    error.everywhere = True
+    return error
 
 
 def targets(experiment: "Experiment[Config]", output: Path | None, index: int | None = None) -> "list[Job]":
     """The configurations, or one of them by its number, each with the file that it writes."""
-    from dpadmm_mpi.config.files import slug
     from dpadmm_mpi.engine.several import Job
+
+    configs, count = experiment.configs, len(experiment.configs) + len(experiment.refused)
+    if _is_one_file(output) and count > 1:
+        raise InputError(f"-o {output}: there are {count} configurations; name a folder, or choose one with --only")
+    if index is not None:
+        if index >= count:
+            raise InputError(f"--index {index}: there are {count} configurations, numbered from 0 to {count - 1}")
+        refused = {each.number for each in experiment.refused}
+        numbers = [number for number in range(count) if number not in refused]
+        configs = [config for number, config in zip(numbers, configs, strict=True) if number == index]
+    return [Job(config, place_of(experiment, output, config.name)) for config in configs]
+
+
+def place_of(experiment: "Experiment[Config]", output: Path | None, name: str) -> Path:
+    """The file of a configuration."""
+    from dpadmm_mpi.config.files import slug
     from dpadmm_mpi.files import is_folder
 
-    configs = experiment.configs
-    one_file = output is not None and output.suffix in (".h5", ".hdf5")
-    if one_file and len(configs) > 1:
-        raise InputError(f"-o {output}: there are {len(configs)} configurations; name a folder, or choose one with --only")
-    if index is not None:
-        if index >= len(configs):
-            raise InputError(f"--index {index}: there are {len(configs)} configurations, numbered from 0 to {len(configs) - 1}")
-        configs = [configs[index]]
-    if experiment.collection and not one_file:
-        folder = output or Path(slug(experiment.name))
-        return [Job(config, folder / f"{slug(config.name)}.h5") for config in configs]
-    if output is None or is_folder(output):
-        return [Job(configs[0], (output or Path()) / f"{slug(configs[0].name)}.h5")]
-    return [Job(configs[0], output)]
+    if experiment.collection and not _is_one_file(output):
+        return (output or Path(slug(experiment.name))) / f"{slug(name)}.h5"
+    return output if output is not None and not is_folder(output) else (output or Path()) / f"{slug(name)}.h5"
+
+
+def _is_one_file(output: Path | None) -> bool:
+    return output is not None and output.suffix in (".h5", ".hdf5")
 
 
 def advice_to_pack(jobs: "list[Job]", ranks: int) -> str | None:
@@ -263,9 +323,9 @@ def advice_to_pack(jobs: "list[Job]", ranks: int) -> str | None:
     return f"some of the {ranks} ranks have {most} of {nodes} nodes, others fewer; with --pack, {ranks} variants go at a time"
 
 
-def _conclude(results: list["Result"]) -> None:
-    from dpadmm_mpi.reports.tables import results_table
+def _conclude(results: "list[Result]", infeasible: "list[Infeasible]") -> None:
+    from dpadmm_mpi.reports.result_tables import results_table
 
-    say(results_table(results))
+    say(results_table([*results, *infeasible]))
     for result in results:
         say(f"written: {result.source}")

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpadmm_mpi.cli.options import (
+    OutputPath,
     config_argument,
     debug_option,
     extension_option,
+    in_folder,
     only_option,
     quickstart,
     say,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from dpadmm_mpi.tuning.study import Study, Trial
     from dpadmm_mpi.tuning.task import Request, Task, Wish
 
+TRIALS = 16  # of each method, if nothing is said
 LINE_SECONDS = 10.0  # between plain lines, where there is no terminal
 
 positive = click.FloatRange(min=0.0, min_open=True)
@@ -75,7 +78,7 @@ class Progress:
 @epsilon_option
 @delta_option
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="To tune; several may be given. Default: CONFIG's.")
-@click.option("--trials", type=click.IntRange(min=1), default=40, show_default=True, help="Of each method.")
+@click.option("--trials", type=click.IntRange(min=1), default=TRIALS, show_default=True, help="Of each method.")
 @click.option("--runs", type=click.IntRange(min=1), default=4, show_default=True, help="Whose mean a trial is judged by.")
 @click.option(
     "--on", metavar="WHAT", default="synthetic", show_default=True,
@@ -88,7 +91,7 @@ class Progress:
 @click.option(
     "--study", type=click.Path(path_type=Path), help="The journal, which a later call goes on with. Default: beside -o."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The configuration to write. Default: NAME-tuned.toml.")
+@click.option("-o", "--output", type=OutputPath(), help="The configuration to write. Default: NAME-tuned.toml.")
 @click.option("--plot", type=click.Path(path_type=Path), help="A figure of what matters: png, svg or pdf.")
 @click.option("--force", is_flag=True, help="Replace a configuration that exists.")
 @click.option("--serial", is_flag=True, help="One process, whatever the launcher says.")
@@ -132,7 +135,7 @@ def tune(
     transport = connect(serial)
     with guard(transport, lambda error: speak(error, f"dpadmm: rank {transport.rank}")):
         task = _settled(transport, request, wanted)
-        output = output or Path(f"{_slug(task.base.name)}-tuned.toml")
+        output = in_folder(output, Path(f"{_slug(task.base.name)}-tuned.toml"))
         study = study or output.with_suffix(".study.jsonl")
         if transport.rank == 0:
             refuse_other(output, force)

@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -45,10 +45,20 @@ class Grammar(Generic[R]):
         return {f.name: f.type for f in fields_of(self.root) if is_section(f.type)}
 
 
+class Refused(NamedTuple):
+    """A variant or point of a sweep that is no configuration."""
+
+    number: int  # among all configurations, from 0
+    name: str
+    table: Table
+    reason: str
+
+
 class Experiment(NamedTuple, Generic[R]):
     name: str
     configs: list[R]
     collection: bool  # has variants or a sweep: its results are a folder
+    refused: list[Refused]  # only where they are asked for: otherwise one is an error
 
 
 class RawConfig(NamedTuple):
@@ -112,8 +122,12 @@ def configurations(
     overrides: Iterable[str | Setting] = (),
     only: str | None = None,
     loaded: tuple[Extension, ...] = (),
+    tolerant: bool = False,
 ) -> Experiment[R]:
-    """One configuration, or one per variant and point of the sweep."""
+    """One configuration, or one per variant and point of the sweep.
+
+    `tolerant`: as long as some of several can be, those that cannot are listed, not raised.
+    """
     raw = {"name": source.stem} | {key: value for key, value in source.raw.items() if key != "extensions"}
     in_section({"tune": raw.pop("tune", {})})  # what `dpadmm tune` searches: checked here, used there
     variants, sweep = _variants_and_sweep(raw)
@@ -122,33 +136,51 @@ def configurations(
     _refuse_too_many(len(variants or ({},)) * math.prod(map(len, axes.values())))
     names: dict[str, str] = {}  # by the file's name, in small letters: some file systems do not tell them apart
     configs: list[R] = []
-    for index, variant in enumerate(variants or ({},)):
+    refused: list[Refused] = []
+    for index, variant, settings in _points(variants, axes):
         if variants and "name" not in variant:
             raise InputError(f"variant[{index}].name: missing; every [[variant]] needs a name of its own")
-        for point in itertools.product(*axes.values()):
-            settings = list(zip(axes, point, strict=True))
-            # What one place says must agree with itself; only what it inherits is left behind.
-            merged = raw
-            for table in (variant, _nested(settings), _nested(changes)):
+        # What one place says must agree with itself; only what it inherits is left behind.
+        tables = (variant, nested(settings), nested(changes))
+        name = _name_of(tables, str(raw["name"]), settings)
+        label = f'variant "{name}": ' if variants or axes else ""
+        if (file := slug(name).lower()) in names:
+            raise InputError(f'{label}another variant has this name or the same file name "{slug(name)}"; rename one')
+        names[file] = name
+        # One by its name, or all points of a variant. The others need not take what --set says of these.
+        if only is not None and only not in (name, variant.get("name")):
+            continue
+        merged = raw
+        try:
+            for table in tables:
                 merged = _overlay(merged, table, grammar)
-            if settings and not any(key == "name" for key, _ in changes):
-                merged["name"] = f"{merged['name']}, " + ", ".join(f"{k.split('.')[-1]}={_brief(v)}" for k, v in settings)
-            name = str(merged["name"])
-            label = f'variant "{name}": ' if variants or axes else ""
-            if (file := slug(name).lower()) in names:
-                raise InputError(f'{label}another variant has this name or the same file name "{slug(name)}"; rename one')
-            names[file] = name
-            # One by its name, or all points of a variant. The others need not take what --set says of these.
-            if only is not None and only not in (name, variant.get("name")):
-                continue
-            try:
-                configs.append(grammar.parse(_with_absolute_paths(merged, source.folder, grammar), loaded))
-            except InputError as error:
+            configs.append(grammar.parse(_with_absolute_paths(merged | {"name": name}, source.folder, grammar), loaded))
+        except InputError as error:
+            if not tolerant:
                 raise InputError(f"{label}{error}") from None
+            refused.append(Refused(len(configs) + len(refused), name, merged | {"name": name}, str(error)))
+    if refused and not configs:
+        raise InputError(f'variant "{refused[0].name}": {refused[0].reason}' if variants or axes else refused[0].reason)
     if only is not None and not configs:
         quoted = ", ".join(f'"{name}"' for name in names.values())
         raise InputError(f'--only "{only}": no such variant; there are {quoted}')
-    return Experiment(str(raw["name"]), configs, collection=bool(variants or axes))
+    return Experiment(str(raw["name"]), configs, bool(variants or axes), refused)
+
+
+def _name_of(tables: tuple[Table, Table, Table], name: str, settings: list[Setting]) -> str:
+    """The last name that is given; behind it the point of a sweep, unless --set gives it."""
+    variant, point, changed = tables
+    if "name" in changed:
+        return str(changed["name"])
+    name = str(point.get("name", variant.get("name", name)))
+    return name + "".join(f", {key.split('.')[-1]}={in_a_name(value)}" for key, value in settings)
+
+
+def _points(variants: list[Table] | None, axes: dict[str, list[Any]]) -> Iterator[tuple[int, Table, list[Setting]]]:
+    """Every variant at every point of the sweep: its number, its table, and the settings of the point."""
+    for index, variant in enumerate(variants or ({},)):
+        for point in itertools.product(*axes.values()):
+            yield index, variant, list(zip(axes, point, strict=True))
 
 
 def _variants_and_sweep(raw: Table) -> tuple[list[Table] | None, Table]:
@@ -215,7 +247,7 @@ def _sweep_axes(sweep: Table, prefix: str = "") -> dict[str, list[Any]]:
     return axes
 
 
-def _nested(settings: list[tuple[str, Any]]) -> Table:
+def nested(settings: list[tuple[str, Any]]) -> Table:
     """Dotted keys as tables; of two settings of one key the later one counts."""
     tables: Table = {}
     for key, value in settings:
@@ -337,5 +369,18 @@ def path_keys(cls: type[Options]) -> set[str]:
     return found
 
 
-def _brief(value: Any) -> str:
+def dotted(table: Table) -> dict[str, Any]:
+    """The settings of a configuration by dotted key.
+
+    >>> dotted({"seed": 1, "privacy": {"alpha": 2.0}})
+    {'seed': 1, 'privacy.alpha': 2.0}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= {f"{key}.{name}": item for name, item in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
+
+
+def in_a_name(value: Any) -> str:
+    """A value of a sweep as names of configurations have it."""
     return re.sub(r"[\s\"'{}\[\]]+", "", str(value)).replace(":", "=")

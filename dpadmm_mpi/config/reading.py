@@ -131,7 +131,7 @@ def _choose(registry: Registry[Any], f: Field, path: str, table: Table, ruling: 
         return ruling.defaults.get(path) or registry.name_of(type(f.default))
     if not isinstance(given, str):
         raise InputError(f"{path}: found {show(given)}; expected a text")
-    name = ruling.synonyms.get(path, {}).get(given, given)
+    name = ruling.synonyms.get(path, {}).get(given.casefold(), given)
     found = registry.find(name)
     if found is None:
         allowed = sorted(registry)
@@ -139,7 +139,7 @@ def _choose(registry: Registry[Any], f: Field, path: str, table: Table, ruling: 
     if takes is not None and not issubclass(found, takes):
         fitting = [n for n, c in registry.items() if issubclass(c, takes)]
         raise InputError(f'{path}: "{given}" does not go with {ruling.name}, which takes {one_of(fitting)}')
-    return name
+    return registry.name_of(found)
 
 
 def _make(shape: _Shape, section: str, table: Table) -> Options:
@@ -277,9 +277,16 @@ def convert(value: Any, f: Field, path: str) -> Any:
     """A plain value as the type of its field."""
     _refuse_unknown_in_tables(value, f.type, path)
     try:
-        return msgspec.convert(value, f.type)
+        return msgspec.convert(_in_its_case(value, f.type), f.type)
     except msgspec.ValidationError as error:
         raise InputError(_explain(str(error), value, f.type, path)) from None
+
+
+def _in_its_case(value: Any, kind: Any) -> Any:
+    """A word that differs in its case alone from one that is allowed, as that one."""
+    if not isinstance(value, str) or value in (allowed := _literals(msgspec.inspect.type_info(kind))):
+        return value
+    return next((word for word in allowed if word.casefold() == value.casefold()), value)
 
 
 def _refuse_unknown_in_tables(value: Any, kind: Any, path: str) -> None:

@@ -185,7 +185,7 @@ def write_store(
         parts["rows"] = records.rows
     try:
         make_folder(folder.parent)
-        scratch = Path(tempfile.mkdtemp(prefix=".writing-", dir=folder.parent))
+        scratch = Path(uninterrupted(tempfile.mkdtemp, prefix=".writing-", dir=folder.parent))
     except OSError as error:
         raise RunError(
             f"{folder.parent} cannot be written ({reason_of(error)}); set DPADMM_DATA to a folder with room for the data"

@@ -38,7 +38,7 @@ class Crew:
     """The ranks of a job, and what they do alike for every configuration."""
 
     def __init__(
-        self, world: Transport, manner: Manner, stopper: Stopper, make_observer: Callable[[], Observer] = Silent
+        self, world: Transport, manner: Manner, stopper: Stopper, make_observer: Callable[[Path], Observer] = lambda _: Silent()
     ) -> None:
         self.world, self.stopper, self.make_observer = world, stopper, make_observer
         self.manner = replace(manner, brief=True)
@@ -76,7 +76,7 @@ class Crew:
         report = Report([], {}, {})
         for job in jobs:
             try:
-                observer = self.make_observer() if group.rank == 0 else Silent()
+                observer = self.make_observer(job.path) if group.rank == 0 else Silent()
                 result = execute(job.config, group, job.path, observer, manner=self.manner, stopper=self.stopper)
             except DpadmmError as error:
                 sentence = type(error)(f'variant "{job.config.name}": {error}' if named else str(error))

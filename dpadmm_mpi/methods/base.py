@@ -32,7 +32,7 @@ from dpadmm_mpi.methods.release import AGREEMENT, AVERAGED, CONSENSUS, FreeAccur
 from dpadmm_mpi.networks.graphs import Hub, graphs
 from dpadmm_mpi.networks.metropolis import acceleration, second_eigenvalue, steps_until
 from dpadmm_mpi.networks.network import Network
-from dpadmm_mpi.networks.timeline import NetworkFaults, faults_on
+from dpadmm_mpi.networks.timeline import NetworkFaults, Timeline, faults_on
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.networks.virtual_time import Clock, Leg
 from dpadmm_mpi.privacy.account import Account, accounts_of, accounts_of_parts, checked, curve
@@ -42,7 +42,7 @@ from dpadmm_mpi.problems.losses import Logistic, Loss, check_constants
 from dpadmm_mpi.problems.losses import losses as LOSSES
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.registry import Registry, own_behaviour, place_of
-from dpadmm_mpi.types import Array, Ints, Matrix
+from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 if TYPE_CHECKING:
     from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
@@ -80,6 +80,7 @@ class Method(Options):
     """An algorithm with its options, which are the keys of [algorithm]."""
 
     source: ClassVar[str] = ""  # where it is written down
+    formulas: ClassVar[tuple[str, ...]] = ()  # its steps, in the LaTeX that reports/mathml.py knows, for the report
     hub: ClassVar[bool] = False  # a server or curator in the middle, every node talks to it alone
     stands_faults: ClassVar[bool] = False  # it can go on where messages are lost or nodes are absent: [network.faults]
     terms: ClassVar[type[Terms]]  # of [problem]
@@ -112,6 +113,14 @@ class Method(Options):
                 f"network.faults: {methods.name_of(type(self))} needs a network without them; remove the section, or choose a "
                 "method on a network without a hub"
             )
+
+    def under_faults(self, faults: NetworkFaults) -> str:
+        """What is known about this method on a network with faults, in words."""
+        change = "; the graph need not be connected in any iteration, all of its edges together are" if faults.change else ""
+        return (
+            f"network.faults: a node goes on from what it has received last of each neighbour{change}; no theorem says that "
+            f"{methods.name_of(type(self))} converges then"
+        )
 
     def check_privacy(self, perturbation: Perturbation) -> None:
         """Refuse noise whose options do not suffice, by InputError with the key."""
@@ -506,7 +515,9 @@ class Plan(ABC, Generic[S]):
     @property
     def scales(self) -> Mapping[str, int]:
         """Dimensions beside run, iteration, node and feature; those of the family's own come on top."""
-        return {"class": len(self.target.classes)} if any(metric.per_class for metric in self.metrics.values()) else {}
+        classes = any(metric.per_class for metric in self.metrics.values())
+        arcs = {} if self.faults is None else {"arc": len(self.topology.arcs)}
+        return arcs | ({"class": len(self.target.classes)} if classes else {})
 
     @property
     def map_sha256(self) -> str:
@@ -555,12 +566,22 @@ class Plan(ABC, Generic[S]):
     def known_before(self) -> Mapping[str, Known]:
         """What is recorded before the first iteration beside accounts and schedules, by its HDF5 name."""
         if self.budget_steps is None:
-            return self._virtual_time
+            return self.virtual_time
         text = "data steps that the node's privacy budget lasts for, of those that the configuration has"
-        return {"privacy/budget_steps": Known(self.budget_steps, ("node",), text), **self._virtual_time}
+        steps = Known(self.budget_steps, ("node",), text)
+        return {"privacy/budget_steps": steps, **self.virtual_time}
 
     @property
-    def _virtual_time(self) -> dict[str, Known]:
+    def takes_part_in_words(self) -> str:
+        """When a node takes a step."""
+        return "it is there"
+
+    def takes_part(self, timeline: Timeline) -> Bools:
+        """Who takes a step, (runs, iterations + 1, nodes)."""
+        return timeline.present
+
+    @cached_property
+    def virtual_time(self) -> dict[str, Known]:
         """When iterations end, and what was sent by then; {}: nobody asks."""
         time = self.config.network.time
         if not time.is_given:
@@ -578,6 +599,15 @@ class Plan(ABC, Generic[S]):
                 ("bytes", "bytes that all nodes have sent since the start, lost ones included", [e.bytes_sent for e in found]),
             )
         }
+
+    @property
+    def virtual_time_in_words(self) -> str:
+        """Of all iterations; "": nobody asks."""
+        if not self.virtual_time:
+            return ""
+        seconds, sent = (self.virtual_time[f"network/{name}"].values[:, -1] for name in ("seconds", "bytes"))
+        spread = "" if seconds.max() == seconds.min() else f" ({seconds.min():.4g} to {seconds.max():.4g} in a run)"
+        return f"{seconds.mean():.4g} virtual seconds{spread}, {sent.mean():,.0f} bytes sent by all nodes"
 
     def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
         """The exchanges of an iteration, and the passes over the records before each, for virtual time."""
@@ -721,7 +751,10 @@ def make_plan(config: Config) -> tuple[Plan[Any], Dataset[Any]]:
     dataset = config.data.dataset(topology.nodes, config.seed)
     topology, dataset = config.method.arranged(topology, dataset)
     plan = config.method.plan(config, topology, dataset)
-    if notes := notes_of(dataset, config.is_noisy):
+    notes = notes_of(dataset, config.is_noisy)
+    if plan.faults is not None:
+        notes = [*notes, config.method.under_faults(plan.faults)]
+    if notes:
         plan = replace(plan, notes=(*plan.notes, *notes))
     _ = plan.free  # here, where what cannot work is refused, and every rank gets the same numbers
     return plan, dataset

@@ -14,10 +14,11 @@ from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Config, Method
 from dpadmm_mpi.privacy.account import Account, kinds_for
 from dpadmm_mpi.privacy.perturbations import Calibrated
-from dpadmm_mpi.privacy.releases import NetworkReleases, Releases
+from dpadmm_mpi.privacy.releases import ByRun, NetworkReleases, Releases
 from dpadmm_mpi.types import Bools, Ints
 
 R = TypeVar("R", bound=Releases)
+N = TypeVar("N", bound=NetworkReleases)
 
 ANY_DELTA = 0.5  # of accounts that are not looked at
 ROUND_OFF = 1e-9  # of the budget, by which it is kept: the account of some nodes and of all differs in the last bits
@@ -40,12 +41,17 @@ def within_budget(method: Method, config: Config, releases: R) -> WithinBudget[R
     delta = config.privacy.delta if budget.delta is None else budget.delta
 
     def fitting(some: Releases) -> Bools:
+        """Who is within the budget: the nodes, or where runs differ what they do in them."""
+        if (by_run := some.by_run()) is not None:
+            return np.concatenate([fitting(part) for part in by_run.parts])
         return np.asarray(_spent(method, some, delta).node_values[-1] <= budget.epsilon * (1.0 - ROUND_OFF))
 
     words = f"the privacy budget, epsilon = {budget.epsilon:g}" + (f" at delta = {delta:g}" if delta else "")
     kept = (_resting if budget.when_spent == "rest" else _stopping)(releases, fitting, words)
     if kept.steps is not None and not kept.steps.any():
-        cost = float(_spent(method, releases.first(1), delta).values[-1])
+        first = releases.first(1)
+        parts = [first] if (by_run := first.by_run()) is None else by_run.parts
+        cost = max(float(_spent(method, part, delta).values[-1]) for part in parts)
         raise InputError(
             f"privacy.budget: found epsilon = {budget.epsilon:g}, but the first data step costs {cost:.4g}; raise "
             "it, or add more noise"
@@ -88,8 +94,9 @@ def _resting(releases: R, fitting: Callable[[Releases], Bools], words: str) -> W
             'privacy.budget: when_spent = "rest" is for methods on a network, whose nodes can go on without their records; '
             'use "stop"'
         )
-    all_nodes: NetworkReleases = releases
-    count = affordable(releases.nodes, releases.touches, lambda nodes, k: fitting(all_nodes.first(k).of_nodes(nodes)))
+    if (by_run := releases.by_run()) is not None and releases.in_runs is not None:
+        return _resting_in_runs(releases, by_run, fitting, words)  # type: ignore[return-value]
+    count = _affordable_of(releases, fitting)
     fewest, most = int(count.min()), int(count.max())
     words += f", lasts for {fewest} of {releases.touches} data steps"
     if fewest < most:
@@ -98,6 +105,23 @@ def _resting(releases: R, fitting: Callable[[Releases], Bools], words: str) -> W
         return WithinBudget(releases, count, (words,))
     words += "; a node that has spent it leaves its records alone from then on, and sends its last value again in a data step"
     return WithinBudget(replace(releases, own_steps=count), count, (words,))
+
+
+def _resting_in_runs(releases: N, by_run: ByRun[N], fitting: Callable[[Releases], Bools], words: str) -> WithinBudget[N]:
+    """Every node by what it spends in each run."""
+    in_runs = releases.in_runs
+    assert in_runs is not None
+    kept = in_runs.within(by_run.of_nodes([_affordable_of(part, fitting) for part in by_run.parts]))
+    counts = kept.taken.sum(axis=1)
+    words += f", lasts for {counts.min()} to {counts.max()} data steps of a node, by what it spends in each run"
+    if not (kept.taken != in_runs.taken).any():
+        return WithinBudget(releases, counts.max(axis=0), (words,))
+    words += "; a node that has spent it leaves its records alone from then on, and sends its last value again in a data step"
+    return WithinBudget(replace(releases, in_runs=kept), counts.max(axis=0), (words,))
+
+
+def _affordable_of(releases: NetworkReleases, fitting: Callable[[Releases], Bools]) -> Ints:
+    return affordable(releases.nodes, releases.touches, lambda nodes, k: fitting(releases.first(k).of_nodes(nodes)))
 
 
 def _spent(method: Method, releases: Releases, delta: float) -> Account:

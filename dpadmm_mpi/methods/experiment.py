@@ -129,6 +129,7 @@ def experiment(
     overrides: Iterable[str | Setting] = (),
     only: str | None = None,
     extensions: Iterable[str] = (),
+    tolerant: bool = False,
 ) -> Experiment[Config]:
     """One configuration, or one per variant and point of the sweep; the extensions that it names are loaded first.
 
@@ -138,6 +139,7 @@ def experiment(
     overrides : like --set, "privacy.alpha=2", or pairs of a dotted key and a value
     only : one variant, by its name
     extensions : further files with classes of your own
+    tolerant : of several, those that are no configurations are listed as `refused`, as long as some are
 
     Returns
     -------
@@ -157,7 +159,7 @@ def experiment(
     """
     source = source if isinstance(source, RawConfig) else from_python(source)
     loaded = load_extensions(source, extensions)
-    return configurations(source, GRAMMAR, overrides, only, loaded)
+    return configurations(source, GRAMMAR, overrides, only, loaded, tolerant)
 
 
 def parse_text(path_and_text: RawConfig) -> Config:

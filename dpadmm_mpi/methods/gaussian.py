@@ -11,8 +11,8 @@ from dpadmm_mpi.config.ranges import Between, Space
 from dpadmm_mpi.config.schedules import has_size, lacks_first
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Method, methods
-from dpadmm_mpi.privacy.account import Account, AccountKind, accounts
-from dpadmm_mpi.privacy.perturbations import GradientPerturbation, Perturbation
+from dpadmm_mpi.privacy.account import Account, AccountKind, accounts, calibrate
+from dpadmm_mpi.privacy.perturbations import GradientPerturbation, NoisyGradients, Perturbation
 from dpadmm_mpi.privacy.releases import GaussianReleases, PublishedReleases, Releases
 
 
@@ -42,6 +42,11 @@ def sound_noise(releases: GaussianReleases, target: float, delta: float) -> floa
     noise than the paper prescribes for the same numbers.
     """
     raise TypeError(f"no account for {type(releases).__name__}")
+
+
+def papers_noise_std(releases: PublishedReleases, target: float, delta: float) -> float:
+    """Where the search by a sound account begins."""
+    return calibrate(releases, target, EpsilonPaper.target, delta).noise_std
 
 
 @accounts.register("epsilon_paper")
@@ -87,7 +92,7 @@ def tuned_noise(method: type[Method]) -> Space:
 
 def needs_target_or_size(method: Method, perturbation: Perturbation) -> None:
     """Gaussian noise is of a given size, or calibrated; one of the two."""
-    if not isinstance(perturbation, GradientPerturbation):
+    if not isinstance(perturbation, NoisyGradients):
         return
     if perturbation.target is None and lacks_first(perturbation.noise_std):
         raise InputError("privacy.noise_std: the geometric law needs its first value, as { first = 1.0, ratio = 0.98 }")

@@ -21,6 +21,9 @@ REFERENCES = {
     "Amplification for Decentralized Optimization and Averaging, NeurIPS 2022.",
     "Chaudhuri, Monteleoni, Sarwate 2011": "K. Chaudhuri, C. Monteleoni, A. D. Sarwate: Differentially Private Empirical Risk "
     "Minimization, JMLR 2011.",
+    "Bastianello, Carli, Schenato, Todescato 2021": "N. Bastianello, R. Carli, L. Schenato, M. Todescato: Asynchronous "
+    "Distributed Optimization over Lossy Networks via Relaxed ADMM: Stability and Linear Convergence, IEEE Transactions on "
+    "Automatic Control, 2021.",
     "Golub, Varga 1961": "G. H. Golub, R. S. Varga: Chebyshev Semi-Iterative Methods, Successive Overrelaxation Iterative "
     "Methods, and Second Order Richardson Iterative Methods, Numerische Mathematik, 1961.",
 }

@@ -166,7 +166,7 @@ class Chain(NamedTuple):
 class Uniform(MessageLoss, NodeAbsence):
     """Each message is lost, or each node absent, with one probability, whatever happened before."""
 
-    probability: Probability
+    probability: Probability  # that a message is lost, or that a node is absent in an iteration
 
     @property
     def never(self) -> bool:

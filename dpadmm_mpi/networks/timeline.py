@@ -39,6 +39,7 @@ from dpadmm_mpi.networks.topology import Topology, components, of_edges
 from dpadmm_mpi.rng import Purpose, generators
 from dpadmm_mpi.types import Array, Bools, Ints
 
+TOGETHER = 16  # runs whose timelines are kept at a time
 CHUNK = 1 << 22  # numbers that are drawn at a time
 HELD, LATE = "held_", "late_"  # further fields of a state: what an arc has brought last, and what is on its way
 
@@ -122,6 +123,11 @@ class NetworkFaults:
         return np.asarray(sent * np.where(got, min(small, whole), whole))
 
 
+def groups(runs: int) -> list[range]:
+    """All runs, some at a time, for those who look at one timeline after the other."""
+    return [range(first, min(first + TOGETHER, runs)) for first in range(0, runs, TOGETHER)]
+
+
 @lru_cache(maxsize=1)
 def _timeline(faults: NetworkFaults, start: int, stop: int) -> "Timeline":
     return Timeline.of(faults, range(start, stop))
@@ -186,9 +192,10 @@ class Timeline:
 
     @cached_property
     def joined(self) -> Bools:
-        """Present, and with a neighbour since the exchange before, (runs, iterations + 1, nodes)."""
+        """Present, and with a neighbour since the exchange before, (runs, iterations + 1, nodes); a single node has none."""
         found = self.present.copy()
-        found[:, 1:] &= self.degree[:, :-1] > 0
+        if self.nodes > 1:
+            found[:, 1:] &= self.degree[:, :-1] > 0
         return found
 
 

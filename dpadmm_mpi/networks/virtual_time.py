@@ -24,7 +24,7 @@ CHUNK = 1 << 21  # numbers of messages that are looked at together
 PASSES = 10.0  # over the records, of an exact solve, unless it is said
 SMALLEST = 2.0**-54  # in the place of a 0 that is drawn, of which a law may make infinity
 
-laws = Registry["LinkLaw"]("link law", "link laws")
+laws = Registry["LinkLaw"]("link law", "link_laws")
 
 
 @laws.base
@@ -40,7 +40,7 @@ class LinkLaw(Options):
 class Constant(LinkLaw):
     """The same for every message."""
 
-    value: Positive
+    value: Positive  # seconds, or bytes per second
 
     def of(self, uniform: Array) -> Array:
         return np.full_like(uniform, self.value)
@@ -56,8 +56,8 @@ class DrawnLaw(LinkLaw, kw_only=True):
 class UniformLaw(DrawnLaw, kw_only=True):
     """Between two numbers, all alike."""
 
-    low: NonNegative
-    high: Positive
+    low: NonNegative  # the smallest
+    high: Positive  # the largest
 
     def check(self) -> None:
         if self.low > self.high:
@@ -71,8 +71,8 @@ class UniformLaw(DrawnLaw, kw_only=True):
 class ExponentialLaw(DrawnLaw, kw_only=True):
     """At least `least`, and on top of it an exponential number with the mean `mean`."""
 
-    mean: Positive
-    least: NonNegative = 0.0
+    mean: Positive  # of what comes on top
+    least: NonNegative = 0.0  # the smallest
 
     def of(self, uniform: Array) -> Array:
         return np.asarray(self.least - self.mean * np.log1p(-uniform))
@@ -82,7 +82,7 @@ class ExponentialLaw(DrawnLaw, kw_only=True):
 class LognormalLaw(DrawnLaw, kw_only=True):
     """exp of a normal number: half of them below `median`, a long tail above it."""
 
-    median: Positive
+    median: Positive  # half are below it
     sigma: Positive = 1.0  # standard deviation of the logarithm
 
     def of(self, uniform: Array) -> Array:

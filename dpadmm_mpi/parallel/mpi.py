@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.networks.topology import Channel
 from dpadmm_mpi.parallel.launcher import (
     end_with_the_launcher,
@@ -191,10 +192,15 @@ class Counter:
     """Numbers 0, 1, 2, ..., each handed out to one of the ranks that ask. All ranks make it, and close it."""
 
     def __init__(self, world: Transport) -> None:
+        from mpi4py import MPI
         from mpi4py.util.sync import Counter as SharedCounter
 
         assert isinstance(world, Mpi)
-        self._counter = SharedCounter(comm=world.service)
+        try:
+            self._counter = SharedCounter(comm=world.service)
+        except MPI.Exception as error:
+            reason = f"groups of ranks need some shared memory, which MPI does not get ({error})"
+            raise RunError(f"{reason}; make room in /dev/shm, or run without --pack") from None
 
     def next(self) -> int:
         return int(self._counter.next())

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.plots import attacker, curves, network
-from dpadmm_mpi.plots.style import Request
+from dpadmm_mpi.plots.request import Request
 from dpadmm_mpi.registry import Registry
 
 plots = Registry["PlotKind"]("kind", "plots")
@@ -155,6 +155,14 @@ class NetworkFigure(PlotKind):
 
     def draw(self, request: Request) -> Any:
         return network.network(request)
+
+
+@plots.register("faults")
+class FaultsFigure(PlotKind):
+    """What goes wrong on the network: messages that arrive, nodes that take a step, bytes sent, over the iterations."""
+
+    def draw(self, request: Request) -> Any:
+        return network.faults(request)
 
 
 @plots.register("observers")

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.privacy.releases import Releases
+from dpadmm_mpi.privacy.releases import ByRun, Releases
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.types import Array
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:  # the mathematics of composition is for those who compute an 
     from dpadmm_mpi.privacy.recorded_curves import Profile, RecordedCurve
 
 R = TypeVar("R", bound=Releases)
+
+ANY_DELTA = 0.5  # of pure accounts, which have none
+
+SMALLEST_STEP, LARGEST_STEP = 1e-15, 1.0  # relative, of noise that is raised until an account is not above its target
 
 # Kinds of account belong to the families that they are about.
 accounts = Registry["AccountKind[Any]"]("account", "accounts", homes=("methods.decentralised.accounts", "methods.gaussian"))
@@ -37,6 +41,7 @@ class Account:
     column: str = ""
     details: Mapping[str, str | float] = field(default_factory=dict)  # further attributes: which proof, a summary
     profile: "Profile | None" = None  # of the worst node after the last iteration: delta over epsilon, Renyi divergences
+    run_values: Array | None = None  # (runs, T+1, N) where runs differ; the largest of them are in node_values
 
     @property
     def values(self) -> Array:
@@ -61,6 +66,14 @@ class AccountKind(Options, Generic[R]):
     @abstractmethod
     def compute(self, releases: R, delta: float) -> Account:
         """The account of a run."""
+
+    def total(self, releases: R, delta: float) -> float:
+        """The worst node's, at the end, as `compute` has it."""
+        return float(self.compute(releases, delta).values[-1])
+
+    def of_runs(self, releases: R) -> Array | None:
+        """Of each node in each run, (runs, T+1, N), where that is cheap for any number of runs; None: it is not."""
+        return None
 
     @abstractmethod
     def calibrate(self, releases: R, target: float, delta: float) -> R:
@@ -105,7 +118,12 @@ def accounts_of(releases: Releases, delta: float) -> Sequence[Account]:
 
 
 def accounts_of_parts(releases: R, compute: Callable[[R], Sequence[Account]]) -> Sequence[Account]:
-    """The accounts of nodes that touch their records more or less often, each by its own part; who never does, spends 0."""
+    """The accounts of nodes that touch their records more or less often, each by its own part; who never does, spends 0.
+
+    Where runs differ, a node's is the largest over the runs.
+    """
+    if (by_run := releases.by_run()) is not None:
+        return _of_runs(releases, by_run, [compute(part) for part in by_run.parts])
     found = [(nodes, compute(part)) for nodes, part in releases.parts() if part.touches]
     if len(found) == 1 and len(found[0][0]) == releases.nodes:
         return found[0][1]
@@ -116,6 +134,20 @@ def accounts_of_parts(releases: R, compute: Callable[[R], Sequence[Account]]) ->
             values[:, nodes] = account.node_values
         worst = max(same, key=lambda account: float(account.values[-1]))
         joined.append(replace(worst, node_values=values, proven=all(account.proven for account in same)))
+    return tuple(joined)
+
+
+def _of_runs(releases: R, by_run: ByRun[R], of_parts: Sequence[Sequence[Account]]) -> Sequence[Account]:
+    joined, kinds = [], kinds_for(releases)
+    for same in zip(*of_parts, strict=True):
+        values = by_run.over_iterations([account.node_values for account in same])
+        if by_run.merged and (kind := kinds.get(same[0].name)) is not None and same[0].delta is None:
+            usual = kind.compute(by_run.parts[0], ANY_DELTA).node_values  # not that of a method with accounts of its own
+            exact = kind.of_runs(releases)
+            values = exact if exact is not None and np.array_equal(usual, same[0].node_values) else values
+        worst = max(same, key=lambda account: float(account.values[-1]))
+        proven = all(account.proven for account in same)
+        joined.append(replace(worst, node_values=values.max(axis=0), run_values=values, proven=proven))
     return tuple(joined)
 
 
@@ -149,8 +181,43 @@ def calibrate(releases: R, target: float, account: str, delta: float) -> R:
     refuse_account(kinds, account)
     if releases.unaccounted:
         raise InputError(f"privacy.target: cannot be met: {releases.unaccounted}; give the size of the noise instead")
-    met: R = kinds[account].calibrate(releases, target, delta)
-    return met
+    kind, by_run = kinds[account], releases.by_run()
+    if by_run is not None:
+        return _not_above(kind, _calibrated_by_run(releases, by_run, kind, target, delta), target, delta)
+    return _not_above(kind, kind.calibrate(releases, target, delta), target, delta)
+
+
+def _not_above(kind: AccountKind[Any], releases: R, target: float, delta: float) -> R:
+    """With as little more noise as brings the account, as it is recorded, down to the target.
+
+    A search may look at the last step alone, or at some nodes, in an order of its own: what it ends at is then above the
+    target by a rounding, or by the grid of a convolution. An account that is infinite stays so: it says that nothing is met.
+    """
+    step = SMALLEST_STEP
+    while target < (spent := _total(kind, releases, delta)) < np.inf:
+        if step > LARGEST_STEP:
+            raise InputError(
+                f"privacy.target: {target:g} cannot be met: the account {kind.label} is still {spent:.6g} there; raise it"
+            )
+        step = max(2.0 * step, 1.5 * (spent / target - 1.0))
+        releases = releases.with_more_noise(1.0 + step)
+    return releases
+
+
+def _total(kind: AccountKind[Any], releases: Releases, delta: float) -> float:
+    """Of the worst node in the worst run."""
+    parts = [releases] if (by_run := releases.by_run()) is None else by_run.parts
+    return max(kind.total(part, delta) for part in parts)
+
+
+def _calibrated_by_run(releases: R, by_run: ByRun[R], kind: AccountKind[Any], target: float, delta: float) -> R:
+    """For the worst node in the worst run: a part with fewer data steps is calibrated only where it fails so far."""
+    first, *others = by_run.parts
+    found, basis = kind.calibrate(first, target, delta), first
+    for part in others:
+        if kind.total(part.as_calibrated(basis, found), delta) > target:
+            found, basis = kind.calibrate(part, target, delta), part
+    return releases.as_calibrated(basis, found)
 
 
 def refuse_account(kinds: "dict[str, AccountKind[Any]]", account: str) -> None:

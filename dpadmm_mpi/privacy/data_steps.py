@@ -15,8 +15,9 @@ Tie = Callable[[Array, Array], Array]  # (c, K) -> max over margins z of c |L'(z
 class DataSteps:
     """K data steps of N nodes (docs/mathematics.md, sections 1 and 2).
 
-    Glossary: eta_i(r) penalties and theta_i(r) dual steps are (K, N); V degrees and B record counts are (N,); C, rho as in the
-    problem; G and c1 bound the slope and the curvature of the loss; all records have norm at most 1.
+    Glossary: eta_i(r) penalties and theta_i(r) dual steps are (K, N); V degrees are (N,), or (K, N) where they change, B record
+    counts (N,); C, rho as in the problem; G and c1 bound the slope and the curvature of the loss; all records have norm at
+    most 1.
     """
 
     iterations: int  # T
@@ -36,7 +37,7 @@ class DataSteps:
 
     @property
     def nodes(self) -> int:
-        return len(self.V)
+        return self.V.shape[-1]
 
     @property
     def curvature(self) -> Array:

@@ -5,7 +5,7 @@ Where the noise enters is another choice: perturbations.py.
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
 from msgspec import Meta
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from dpadmm_mpi.privacy.composition import RandomLoss
 
 noises = Registry["Noise"]("noise", "noises")
+
+# How many nodes pool what they know, at most, or which ones
+Colluders: TypeAlias = Annotated[int, Meta(ge=0)] | list[Annotated[int, Meta(ge=0)]]
 
 
 @noises.base
@@ -206,8 +209,7 @@ class CorrelatedGaussian(Gaussian):
     """
 
     edge_ratio: NonNegative = 1.0  # standard deviation of the noise on an edge : noise_std
-    # how many nodes pool what they know, at most, or which ones
-    colluders: Annotated[int, Meta(ge=0)] | list[Annotated[int, Meta(ge=0)]] = 1
+    colluders: Colluders = 1  # how many nodes pool what they know, at most, or which ones
 
     def edge_std(self, parameter: Array) -> Array | None:
         return self.edge_ratio * parameter

@@ -6,11 +6,11 @@ import numpy as np
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
-from dpadmm_mpi.config.options import Choice, Delta, Moderate, OpenFraction, Options
+from dpadmm_mpi.config.options import Choice, Delta, Moderate, NonNegative, OpenFraction, Options
 from dpadmm_mpi.config.schedules import Geometric, has_size, lacks_first
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.privacy.data_steps import DataSteps, StepCost
-from dpadmm_mpi.privacy.noises import Gamma, Noise, noises
+from dpadmm_mpi.privacy.noises import Colluders, CorrelatedGaussian, Gamma, Noise, noises
 from dpadmm_mpi.registry import Registry
 from dpadmm_mpi.types import Array
 
@@ -22,6 +22,7 @@ class Perturbation(Options):
     """A place where noise is added; or none."""
 
     source: ClassVar[str] = "-"  # where it is written down
+    formulas: ClassVar[tuple[str, ...]] = ()  # what the paper says that it costs, in LaTeX, for the report
     private: ClassVar[bool] = True
 
 
@@ -123,6 +124,7 @@ class TimesPenalty(ObjectivePerturbation):
 
     with_neighbours: ClassVar[bool] = True
     theorem: ClassVar[str] = "[M] Theorem 4.1, (26)"
+    formulas: ClassVar[tuple[str, ...]] = (r"P_i(t) = \sum_{r \le t} \frac{C (1.4 c_1 + \alpha_i(r))}{\eta_i(r) V_i B_i}",)
 
     def objective_factor(self, eta: Array, degree: Array) -> Array:
         return 2.0 * eta * degree
@@ -159,6 +161,9 @@ class Objective(ObjectivePerturbation):
     """n_i = e_i in the objective's linear term."""
 
     source: ClassVar[str] = "[R] (18)"
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"P_i(t) = \sum_{r \le t} \frac{2 C}{B_i} ( \frac{1.4 c_1}{\rho/N + 2 \eta_i(r) V_i} + \alpha_i(r) )",
+    )
     theorem: ClassVar[str] = "[R] Theorem V.1, (32), summed over the data steps"
 
     def objective_factor(self, eta: Array, degree: Array) -> Array:
@@ -181,6 +186,7 @@ class Primal(DataStepPerturbation):
     """Output perturbation (PVP): the exact argmin plus e_i is released, and the node goes on from there."""
 
     source: ClassVar[str] = "[M] 2.4(ii)"
+    formulas: ClassVar[tuple[str, ...]] = (r"P_i(t) = \sum_{r \le t} \frac{2 C \alpha_i(r)}{B_i (\rho/N + 2 \eta_i(r) V_i)}",)
     on_release: ClassVar[bool] = True
     theorem: ClassVar[str] = "noise on the argmin: its sensitivity is that of the gradient over the strong convexity"
 
@@ -189,21 +195,43 @@ class Primal(DataStepPerturbation):
         return StepCost(np.zeros_like(r.eta), 2.0 * r.G * r.C / (r.B * r.curvature))
 
 
+class NoisyGradients(Calibrated):
+    """Gaussian noise on every gradient, of standard deviation `noise_std` or calibrated to a target."""
+
+    # Standard deviation of the noise on a gradient: one, one per iteration, or a first one and a ratio
+    noise_std: Moderate | Geometric | list[Moderate] | None = None
+
+    @property
+    def usual_account(self) -> str:
+        return "sound"
+
+
 @perturbations.register("gaussian")
-class GradientPerturbation(Calibrated):
+class GradientPerturbation(NoisyGradients):
     """Gaussian noise on every gradient, of standard deviation `noise_std` or calibrated to a target.
 
     `noise_std` is a number, a geometric law or a list over the iterations; with a target it may only say how it grows, as
     { ratio = 0.98 }.
     """
 
-    # Standard deviation of the noise on a gradient: one, one per iteration, or a first one and a ratio
-    noise_std: Moderate | Geometric | list[Moderate] | None = None
     mu: OpenFraction | None = None  # share of epsilon that [C] Theorem 1 gives to the Renyi divergence; None: 0.5, curated only
 
+
+@perturbations.register("correlated-gaussian")
+class CorrelatedGradients(NoisyGradients):
+    """Gaussian noise on every gradient of a method on a network, with a part that neighbours share and that cancels in the sum.
+
+    As the noise of that name in data steps: neighbours agree on a secret seed, the shared part of an edge is N(0, (edge_ratio
+    noise_std)^2 I), added by one end and taken away by the other. The accounts hold against an eavesdropper together with
+    `colluders` nodes.
+    """
+
+    edge_ratio: NonNegative = 1.0  # standard deviation of the noise on an edge : noise_std
+    colluders: Colluders = 1  # how many nodes pool what they know, at most, or which ones
+
     @property
-    def usual_account(self) -> str:
-        return "sound"
+    def shared(self) -> CorrelatedGaussian:
+        return CorrelatedGaussian(edge_ratio=self.edge_ratio, colluders=self.colluders)
 
 
 class Privacy(Options):

@@ -1,6 +1,5 @@
 """`dpadmm report`: one HTML page about results, for browsers and printers, that needs no other file and no network."""
 
-import html
 import tomllib
 from collections.abc import Sequence
 from itertools import count
@@ -12,13 +11,19 @@ import numpy as np
 from dpadmm_mpi.plots import svg
 from dpadmm_mpi.plots.curves import has_numbers
 from dpadmm_mpi.plots.kinds import OverIterations, OverPrivacy, plots
-from dpadmm_mpi.plots.style import Request
-from dpadmm_mpi.reports.meaning import attacker_rows, in_words
-from dpadmm_mpi.reports.tables import mean_and_range, number, result_cells, status
-from dpadmm_mpi.showing import brief, paragraph
-from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels, last_row
+from dpadmm_mpi.plots.request import Request
+from dpadmm_mpi.reports.columns import NOTHING, differing_settings, in_words
+from dpadmm_mpi.reports.file_sections import NO_NOISE, file_section, notes_section, privacy_section
+from dpadmm_mpi.reports.markup import escape, facts_table, listed, results_in_html, table
+from dpadmm_mpi.reports.meaning import is_without_noise
+from dpadmm_mpi.reports.method_sections import methods_section, references_section
+from dpadmm_mpi.reports.result_tables import table_of
+from dpadmm_mpi.showing import brief, shortened
+from dpadmm_mpi.storage.infeasible import Infeasible
+from dpadmm_mpi.storage.result import Result, accounts, labels, last_row
 
-MANY = 200  # nodes; a table of more is left out
+BESIDE = 6  # columns of settings that stand beside each other
+LONGEST = 60  # letters of a setting there
 CAPTIONS = {
     "loss-privacy": "Mean loss against the privacy that was spent.",
     "error-privacy": "Test error against the privacy that was spent.",
@@ -29,18 +34,27 @@ CAPTIONS = {
 }
 
 
-def escape(text: object) -> str:
-    """For HTML, with what is not printable written out, which a page may not hold."""
-    return html.escape(paragraph(text))
-
-
-def page(results: Sequence[Result]) -> str:
-    """The page: what was found, then, file by file, all that is known about it."""
+def page(rows: Sequence[Result | Infeasible]) -> str:
+    """The page: what was found, what differs, what was done, then, file by file, all that is known about it."""
+    results = [row for row in rows if isinstance(row, Result)]
     names = list(map(brief, labels(results)))
     title = names[0] if len(names) == 1 else f"{len(names)} results"
     figures = _Figures()
-    sections = [_file(f"file-{k}", result, name, figures) for k, (result, name) in enumerate(zip(results, names, strict=True))]
-    links = "".join(f'<a href="#file-{k}">{escape(name)}</a>' for k, name in enumerate(names))
+    files = [file_section(result, name, figures, len(results) == 1) for result, name in zip(results, names, strict=True)]
+    parts = {
+        "Results": _results(rows, results, figures),
+        "Notes": notes_section(results, names),
+        "What differs": _differences(results, names),
+        "Privacy": privacy_section(results, names),
+        "Methods": methods_section(results),
+        "Network and timing": "".join(files),
+        "Configuration": _configuration(results),
+        "Environment": _environments(results, names),
+        "References": references_section(results),
+    }
+    sections = {_anchor(head): (head, text) for head, text in parts.items() if text}
+    links = "".join(f'<a href="#{anchor}">{head}</a>' for anchor, (head, _) in sections.items())
+    body = "".join(f'<section id="{anchor}">\n<h2>{head}</h2>\n{text}</section>\n' for anchor, (head, text) in sections.items())
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -54,18 +68,25 @@ def page(results: Sequence[Result]) -> str:
 <body>
 <h1>{escape(title)}</h1>
 <p class="about">Differentially private ADMM, simulated with dpadmm-mpi. Seeded noise protects nobody's data.</p>
-<nav>{links if len(names) > 1 else ""}</nav>
-<section id="results">
-<h2>Results</h2>
-{_table(*result_cells(results, errors=True), text=(0, 1))}
-<p class="about">Last recorded values: mean over the runs, ±half the range (standard error of the mean). t is the iteration;
-privacy is the total of everything released until then, of the worst node.</p>
-{_curves(results, figures)}
-</section>
-{"".join(sections)}
-</body>
+<nav>{links}</nav>
+{body}</body>
 </html>
 """
+
+
+def _anchor(heading: str) -> str:
+    return heading.lower().replace(" ", "-")
+
+
+def _results(rows: Sequence[Result | Infeasible], results: Sequence[Result], figures: "_Figures") -> str:
+    """The table, who has no noise, and the curves."""
+    plain = [brief(result.name) for result in results if is_without_noise(result)]
+    warning = ""
+    if plain:
+        who = "" if len(results) == 1 else f"{len(plain)} of {len(results)} files ({escape('; '.join(plain))}): "
+        warning = f'<p class="plain">{who}{NO_NOISE}</p>\n'
+    about = "Last recorded values; t is the iteration, privacy the total of everything released until then, of the worst node."
+    return f'{warning}{results_in_html(table_of(rows))}<p class="about">{about}</p>\n{_curves(results, figures)}'
 
 
 class _Figures:
@@ -82,8 +103,15 @@ class _Figures:
 
 def _curves(results: Sequence[Result], figures: _Figures) -> str:
     """Every kind of curve, of the files that have it; a file looks the same in all of them."""
+    wide, pairs = [], []
+    if len(results) > 2 and _privacy_differs(results):
+        wide.append(
+            figures(
+                results, "tradeoff", "What the privacy costs: a point per file, at the end; bars are the range over the runs."
+            )
+        )
     caption = "Lines are means over the runs, bands their range. Privacy is the total so far, of the worst node."
-    wide, pairs = [figures(results, "overview", caption)], []
+    wide.append(figures(results, "overview", caption))
     for kind, caption in CAPTIONS.items():
         cls = plots[kind]
         assert issubclass(cls, OverIterations | OverPrivacy)
@@ -102,130 +130,72 @@ def _curves(results: Sequence[Result], figures: _Figures) -> str:
     return f'{"".join(wide)}<div class="pairs">{"".join(pairs)}</div>'
 
 
-def _file(anchor: str, result: Result, name: str, figures: _Figures) -> str:
-    root = result.attributes["/"]
-    notes = list(filter(None, str(root.get("notes", "")).split("\n")))
-    if not result.complete:
-        notes.insert(0, "This run did not end; what it had recorded is shown.")
-    listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return f"""<section class="file" id="{anchor}">
-<h2>{escape(name)}</h2>
-<p class="about">{escape(Path(result.source).name)}, {status(result)}, {escape(str(root.get("date", "")))}</p>
-<h3>Notes</h3>
-{f'<ul class="notes">{listed}</ul>' if notes else "<p>None.</p>"}
-<h3>Privacy</h3>
-{_privacy(result)}
-<h3>Network</h3>
-{_network(result, figures)}
-<h3>Timing</h3>
-{_facts(_timing(result))}
-<h3>Environment</h3>
-{_facts(_environment(result))}
-<h3>Configuration</h3>
-<pre>{escape(result.config_text)}</pre>
-</section>
-"""
+def _privacy_differs(results: Sequence[Result]) -> bool:
+    """Whether there is a trade-off to draw: two files with a finite account that is not the same."""
+    if not all(accounts(result) for result in results) or not Request(tuple(results), "tradeoff").has_finite_account():
+        return False
+    ends = [float(result[f"privacy/{name}"][last_row(result)[0]]) for result in results for name, _ in accounts(result)[-1:]]
+    finite = [end for end in ends if np.isfinite(end)]
+    return len(finite) > 1 and max(finite) > 1.01 * min(finite)
 
 
-def _privacy(result: Result) -> str:
-    """Every account at the end, with what it rests on."""
-    last, rows = last_row(result)[0], []
-    for name, title in accounts(result):
-        about = result.attributes[f"privacy/{name}"]
-        nodes = result[f"privacy/node_{name}"][last] if f"privacy/node_{name}" in result else np.array([np.nan])
-        rows.append([
-            title, number(result[f"privacy/{name}"][last]), number(nodes.min()), "yes" if is_proven(result, name) else "no",
-            str(about.get("neighbouring_relation", "")), str(about.get("theorem", "")),
-        ])  # fmt: skip
-    if not rows:
-        return "<p>The file has no privacy account.</p>"
-    header = ["account", "worst node", "best node", "proven", "neighbouring data sets", "theorem"]
-    return _table(header, rows, text=(0, 3, 4, 5)) + _meaning(result)
-
-
-def _meaning(result: Result) -> str:
-    """What the accounts mean for a person in the data."""
-    if (curve := result.curve) is None:
+def _differences(results: Sequence[Result], names: Sequence[str]) -> str:
+    """Every setting that is not the same in all files: a row for each file, or, where they are many, for each setting."""
+    keys = [key for key in ("algorithm.method", *differing_settings(results, by_absence=True)) if _differs(results, key)]
+    if not keys:
         return ""
-    sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in in_words(curve))
-    rows = [[f"{100 * accused:g} %", f"{100 * found:.3g} %"] for accused, found in attacker_rows(curve)]
-    return f"<p>Of everything that one run releases:</p><ul>{sentences}</ul>" + _table(
-        ["of the innocent records, accused", "of the guilty records, found at most"], rows, text=()
-    )
+    cells = [[shortened(brief(in_words(result.settings.get(key))), LONGEST) for key in keys] for result in results]
+    if len(keys) <= BESIDE:
+        rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
+        return table(["", *keys], rows, text=tuple(range(len(keys) + 1)))
+    tables = []
+    for first in range(0, len(results), BESIDE):
+        some = cells[first : first + BESIDE]
+        rows = [[key, *values] for key, *values in zip(keys, *some, strict=True)]
+        tables.append(table(["", *names[first : first + BESIDE]], rows, text=tuple(range(len(some) + 1))))
+    return "".join(tables)
 
 
-def _network(result: Result, figures: _Figures) -> str:
-    nodes, last = len(result["node"]), last_row(result)[0]
-    edges = result["graph/edges"] if "graph/edges" in result else np.empty((0, 2), dtype=int)
-    parts = []
-    if len(edges) and has_numbers(result, "node_loss"):
-        parts.append(figures([result], "network", f"{nodes} nodes, {len(edges)} edges; loss of each node at the end."))
-    if nodes > MANY:
-        return "".join(parts)
-    columns: dict[str, list[str]] = {"node": [str(node) for node in result["node"]]}
-    if "data/sizes" in result:
-        columns["records"] = [str(size) for size in result["data/sizes"]]
-    if len(edges):
-        columns["neighbours"] = [str((edges == node).sum()) for node in result["node"]]
-    if has_numbers(result, "node_loss"):
-        columns["loss"] = [mean_and_range(result["node_loss"][:, last, node]) for node in range(nodes)]
-    for name, title in accounts(result):
-        if f"privacy/node_{name}" in result:
-            head = title if is_proven(result, name) else f"{title}, not proven"
-            columns[head] = [number(value) for value in result[f"privacy/node_{name}"][last]]
-    if "timing/owner" in result:
-        columns["rank"] = [str(rank) for rank in result["timing/owner"]]
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    return "".join(parts) + _table(list(columns), rows, text=())
+def _differs(results: Sequence[Result], key: str) -> bool:
+    return any(result.settings.get(key) != results[0].settings.get(key) for result in results)
 
 
-def _timing(result: Result) -> dict[str, str]:
-    about = result.attributes.get("timing", {})
-    facts: dict[str, Any] = {}
-    if "seconds" in about:
-        facts["seconds, start to end"] = number(about["seconds"])
-    for name, title in (
-        ("compute_seconds", "seconds of solving, all nodes"),
-        ("wait_seconds", "seconds of waiting, all nodes"),
-    ):
-        if f"timing/{name}" in result:
-            facts[title] = number(float(np.nansum(result[f"timing/{name}"])))
-    if "timing/bytes_sent" in result:
-        facts["bytes sent between ranks"] = f"{np.nansum(result['timing/bytes_sent']):,.0f}"
-    facts["ranks"] = about.get("ranks", "")
-    facts["hosts"] = _listed(list(dict.fromkeys(np.atleast_1d(about.get("hosts", [])).tolist())))
-    facts["MPI"] = about.get("mpi", "")
-    return {key: str(value) for key, value in facts.items()}
+def _configuration(results: Sequence[Result]) -> str:
+    """The configuration of a file; of several, what all of them have."""
+    if len(results) == 1:
+        return f"<pre>{escape(results[0].config_text)}</pre>\n"
+    import tomli_w
+
+    tables = [tomllib.loads(result.config_text) for result in results]
+    common: dict[str, Any] = {}
+    for key, value in tables[0].items():
+        if isinstance(value, dict):
+            inner = {k: v for k, v in value.items() if all(t.get(key, {}).get(k, NOTHING) == v for t in tables)}
+            common |= {key: inner} if inner else {}
+        elif all(table.get(key) == value for table in tables):
+            common[key] = value
+    about = '<p class="about">What all files have; the rest is above, under What differs.</p>\n'
+    return f"{about}<pre>{escape(tomli_w.dumps(common))}</pre>\n"
+
+
+def _environments(results: Sequence[Result], names: Sequence[str]) -> str:
+    """What is the same everywhere once, the rest file by file."""
+    facts = [_environment(result) for result in results]
+    common = {key: value for key, value in facts[0].items() if all(each.get(key) == value for each in facts)}
+    own = [
+        [name, key, value]
+        for name, each in zip(names, facts, strict=True)
+        for key, value in each.items()
+        if value and key not in common
+    ]
+    return facts_table(common) + (table(["file", "", ""], own, text=(0, 1, 2)) if own else "")
 
 
 def _environment(result: Result) -> dict[str, str]:
     root = result.attributes["/"]
-    method = tomllib.loads(result.config_text).get("algorithm", {}).get("method", "")
     facts = {
         "software": f"{root.get('software', '')} {root.get('softwareVersion', '')}",
         "dependencies": root.get("softwareDependencies", ""),
-        "method": method,
-        "date": root.get("date", ""),
-        "configuration, SHA-256": root.get("config_sha256", ""),
-        **{f"data: {key}": _listed(value) for key, value in result.attributes.get("data", {}).items()},
+        **{f"data: {key}": listed(value) for key, value in result.attributes.get("data", {}).items()},
     }
     return {key: str(value) for key, value in facts.items()}
-
-
-def _listed(value: Any) -> str:
-    return "; ".join(map(str, np.atleast_1d(value)))
-
-
-def _facts(facts: dict[str, str]) -> str:
-    return _table(None, [[key, value] for key, value in facts.items() if value], text=(0, 1))
-
-
-def _table(header: Sequence[str] | None, rows: Sequence[Sequence[str]], text: tuple[int, ...]) -> str:
-    """An HTML table; the `text` columns to the left, numbers to the right."""
-
-    def line(tag: str, cells: Sequence[str]) -> str:
-        marks = [' class="text"' if k in text else "" for k in range(len(cells))]
-        return "<tr>" + "".join(f"<{tag}{m}>{escape(cell)}</{tag}>" for m, cell in zip(marks, cells, strict=True)) + "</tr>\n"
-
-    head = f"<thead>{line('th', header)}</thead>\n" if header else ""
-    return f'<div class="wide"><table>{head}<tbody>{"".join(line("td", row) for row in rows)}</tbody></table></div>\n'

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpadmm_mpi.errors import DpadmmError
 from dpadmm_mpi.files import exists, names_in, refuse_special, status
-from dpadmm_mpi.hdf5 import reading
+from dpadmm_mpi.hdf5 import reading, values_of
 from dpadmm_mpi.showing import brief, sentence
 from dpadmm_mpi.storage.checkpoint import restart_folder
 from dpadmm_mpi.storage.experiments import stored_fingerprint
@@ -102,8 +102,8 @@ def look(path: Path) -> Snapshot:
 
 def _read(file: h5py.File, path: Path) -> Snapshot:
     contents = survey(file, path)
-    refuse_impossible({name: file[name][...] for name in ("run", "node", "iteration", "timing/owner")}, path)
-    loss, iteration = file["loss"][...], file["iteration"][...]
+    refuse_impossible({name: values_of(file[name]) for name in ("run", "node", "iteration", "timing/owner")}, path)
+    loss, iteration = file["loss"][...], values_of(file["iteration"])
     compute = file["timing/compute_seconds"][...]
     reached = ~(np.isnan(loss) | np.isnan(compute).any(axis=2))  # a row may be on the disk in part
     counts = reached.sum(axis=1)  # rows are written from the first one on

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from dpadmm_mpi.privacy.recorded_curves import RecordedCurve, compose, epsilon_of, selection
-from dpadmm_mpi.storage.result import Result, curve_needed
+from dpadmm_mpi.storage.result import Result, accounts, curve_needed, last_row
 
 FALSE_POSITIVES = (0.001, 0.01, 0.1)  # at which the attacker is described
 
@@ -17,6 +19,17 @@ def in_words(curve: RecordedCurve) -> list[str]:
         f"the cases (advantage {curve.advantage:.3g})",
         f"it is at least as private as one Gaussian mechanism with mu = {curve.gaussian_mu:.3g}",
     ]
+
+
+def is_without_noise(result: Result) -> bool:
+    """By the configuration, which a file always has."""
+    return result.settings.get("privacy.perturbation", "none") == "none" and not _has_finite_account(result)
+
+
+def _has_finite_account(result: Result) -> bool:
+    """Files of other programs may say less about their noise."""
+    last = last_row(result)[0]
+    return any(np.isfinite(result[f"privacy/{name}"][last]) for name, _ in accounts(result))
 
 
 def per_thousand(value: float) -> str:

@@ -12,13 +12,12 @@ from dpadmm_mpi.data.statistics import Statistics
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.data.survey import RARE, Survey, in_toml
 from dpadmm_mpi.methods.base import Plan
-from dpadmm_mpi.methods.metrics import metrics
-from dpadmm_mpi.methods.release import AVERAGED
 from dpadmm_mpi.networks.graphs import graphs
 from dpadmm_mpi.registry import first_line
+from dpadmm_mpi.reports.columns import number
 from dpadmm_mpi.reports.meaning import in_words
 from dpadmm_mpi.showing import brief, printable, sentence
-from dpadmm_mpi.storage.result import Result, account_column, accounts, is_proven, labels, last_row, measurements, words_for
+from dpadmm_mpi.storage.result import Result
 from dpadmm_mpi.types import Array, Ints
 
 MOST_COLUMNS, MOST_LABELS = 200, 20  # of a table that `dpadmm data info` lists
@@ -36,69 +35,11 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: tuple[in
     return "\n".join(line(row) for row in [header, *rows])
 
 
-def number(value: float) -> str:
-    return "-" if np.isnan(value) else f"{value:.4g}"
-
-
-def results_table(results: Sequence[Result], errors: bool = False) -> str:
-    """Last recorded values, as mean and range over the runs; with `errors`, the mean's standard error too."""
-    return aligned(*result_cells(results, errors))
-
-
-def result_cells(results: Sequence[Result], errors: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table; a column that no file has is left out."""
-    measured = {name: brief(words_for(result, name).column) for result in results for name in measurements(result)}
-    measured = {name: column for name, column in sorted(measured.items(), key=_familiar) if column}
-    accounted = {name: brief(account_column(result, name)) for result in results for name, _ in accounts(result)}
-    header = ["name", "status", "t", "runs", *measured.values(), *accounted.values()]
-    rows = []
-    for result, label in zip(results, labels(results), strict=True):
-        last, runs_done = last_row(result)
-        runs = str(runs_done) if runs_done == len(result["run"]) else f"{runs_done} of {len(result['run'])}"
-        row = [brief(label), status(result), str(result.iteration[last]), runs]
-        there = dict(accounts(result))
-        row += [mean_and_range(result[name][:, last], errors) if name in result else "-" for name in measured]
-        row += [account_cell(result, name, last) if name in there else "-" for name in accounted]
-        rows.append(row)
-    keep = [k for k in range(len(header)) if k < 4 or any(row[k] != "-" for row in rows)]
-    return [header[k] for k in keep], [[row[k] for k in keep] for row in rows]
-
-
 def against_table(result: Result, observers: Sequence[int]) -> str:
     """Each node's epsilon against some nodes that pool what they have seen."""
     against = result.epsilon_against(*observers)
     rows = [[str(node), "one of them" if np.isnan(value) else number(value)] for node, value in enumerate(against)]
     return aligned(["node", "epsilon"], rows)
-
-
-def _familiar(item: tuple[str, str]) -> int:
-    """The order of the columns: metrics as they are registered, each with its average, others behind them."""
-    known = list(metrics)
-    return next((k for k, name in enumerate(known) if item[0] in (name, f"{name}_{AVERAGED}")), len(known))
-
-
-def account_cell(result: Result, account: str, row: int) -> str:
-    return number(result[f"privacy/{account}"][row]) + ("" if is_proven(result, account) else " not proven")
-
-
-def mean_and_range(values: Array, errors: bool = False) -> str:
-    """Mean, half the range behind ±, and, if asked for, the mean's standard error in brackets."""
-    values = values[~np.isnan(values)]
-    if not len(values):
-        return "-"
-    spread = f" ±{np.ptp(values) / 2:.2g}" if len(values) > 1 else ""
-    if spread and errors:
-        spread += f" ({standard_error(values):.2g})"
-    return f"{values.mean():.4g}{spread}"
-
-
-def standard_error(values: Array) -> float:
-    """Of the mean of several values."""
-    return float(values.std(ddof=1) / np.sqrt(len(values)))
-
-
-def status(result: Result) -> str:
-    return "complete" if result.complete else "incomplete"
 
 
 def plan_report(
@@ -120,6 +61,7 @@ def plan_report(
         f"method     {config.method_name} ({plan.source}), {plan.work_in_words}, {config.runs} runs",
         f"privacy    {plan.privacy_in_words}",
         *([f"free       {plan.free_in_words}"] if plan.free_in_words else []),
+        *([f"time       {words}"] if (words := plan.virtual_time_in_words) else []),
         f"layout     {_layout(plan, owner)}",
         f"cost       {cost}",
         "",

@@ -15,7 +15,7 @@ from dpadmm_mpi.storage.timing import COMPUTE
 Array = NDArray[np.float64]
 AXES = {
     "loss": "mean loss over the training records",
-    "test_error": "share of test records classified wrongly",
+    "test_error": "test error",
     "reported/test_error": "test error",
     "consensus_error": "mean distance from the mean classifier",
     "distance_to_optimum": "distance to the optimum, relative",

@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dpadmm_mpi.hdf5 import reading
+from dpadmm_mpi.hdf5 import reading, values_of
 from dpadmm_mpi.storage.result import open_file
 from dpadmm_mpi.storage.survey import survey
 
@@ -35,7 +35,7 @@ def _comparable(file: h5py.File, path: Path) -> dict[str, Any]:
         content |= {f"{place}@{key}": value for key, value in attributes.items() if (name, key) != ("/", "date")}
         if name in found.datasets:
             with reading(f"{path}: {place}"):
-                content[place] = found.datasets[name][...]
+                content[place] = values_of(found.datasets[name])
     return content
 
 
@@ -52,10 +52,10 @@ def _differences(name: str, a: Any, b: Any) -> Iterator[str]:
     elif a.dtype != b.dtype or a.shape != b.shape:
         yield f"{name}: {a.dtype} {a.shape} and {b.dtype} {b.shape}"
     elif a.tobytes() != b.tobytes():
-        if a.dtype.itemsize != 8:  # a truth value
+        if not a.ndim and a.dtype.itemsize != 8:  # a truth value
             yield f"{name}: {a} and {b}"
             return
-        bits = np.atleast_1d(a).view(np.uint64) != np.atleast_1d(b).view(np.uint64)
+        bits = np.atleast_1d(a).view(f"u{a.dtype.itemsize}") != np.atleast_1d(b).view(f"u{a.dtype.itemsize}")
         index = tuple(int(k) for k in np.argwhere(bits)[0])
         values = np.atleast_1d(a)[index].item(), np.atleast_1d(b)[index].item()
         yield f"{name}{list(index)}: {values[0]} and {values[1]} ({int(bits.sum())} of {a.size} differ)"

@@ -6,6 +6,7 @@ from typing import Any
 
 from dpadmm_mpi.config.extensions import Extension, is_loaded, paths_in
 from dpadmm_mpi.config.files import Experiment, RawConfig, Setting, from_python, load_extensions, read_table
+from dpadmm_mpi.config.places import with_place
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Config, fingerprint
 from dpadmm_mpi.methods.experiment import experiment
@@ -30,9 +31,17 @@ def load(
     overrides: Iterable[str | Setting] = (),
     only: str | None = None,
     extensions: Iterable[str] = (),
+    tolerant: bool = False,
 ) -> Experiment[Config]:
-    """One configuration, or one per variant and point of the sweep."""
-    return experiment(source_of(source), overrides, only, extensions)
+    """One configuration, or one per variant and point of the sweep; `tolerant` lists those of several that cannot be."""
+    table, settings = source_of(source), tuple(overrides)
+    try:
+        return experiment(table, settings, only, extensions, tolerant)
+    except InputError as error:
+        if isinstance(source, Mapping):
+            raise
+        said = tuple(each.partition("=")[0].strip() if isinstance(each, str) else each[0] for each in settings)
+        raise with_place(error, Path(source), said) from None
 
 
 def extensions_of(source: str | Path | Mapping[str, Any], more: Iterable[str] = ()) -> tuple[Extension, ...]:

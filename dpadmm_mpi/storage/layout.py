@@ -8,7 +8,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
@@ -25,9 +25,11 @@ from dpadmm_mpi.files import uninterrupted
 from dpadmm_mpi.hdf5 import reason
 from dpadmm_mpi.methods.base import Plan, fingerprint, to_toml
 from dpadmm_mpi.methods.measures import Layout
+from dpadmm_mpi.methods.references import cited
 from dpadmm_mpi.privacy.account import kinds_for
 from dpadmm_mpi.privacy.gaussian_noise import ORDERS
 from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
+from dpadmm_mpi.storage.descriptions import CONVENTIONS, COORDINATES, GROUPS, NO_UNIT, UNITS, long_name, references
 from dpadmm_mpi.storage.timing import CONSENSUS_TIMING, TIMING
 from dpadmm_mpi.types import Ints
 
@@ -35,8 +37,12 @@ Shapes = dict[str, tuple[int, ...]]  # of the fields of a state, all places
 
 # 2: title, units, scale, column, lower_is_better of measurements; title, column of accounts; extensions
 # 3: pair_epsilon, observer and budget_steps under /privacy; solve_residual; iterations may end where a budget does
-FORMAT_VERSION = 3
+# 4: units, long_name, references of everything, title of groups; whole numbers in as few bytes as they need, compressed
+FORMAT_VERSION = 4
 _OVERHEAD = 200_000  # bytes for names, attributes and HDF5's own tables
+_PER_RECORD = 4  # bytes of its number, which compression takes to almost none, and of its node
+LARGE = 4096  # bytes, from which on a dataset that is known before the run is compressed
+COMPRESSED = {"compression": "gzip", "compression_opts": 4, "shuffle": True}
 _DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx")
 
 
@@ -50,6 +56,7 @@ class LogFile:
         self._shapes = shapes
         self._layout = layout(plan)
         self._consensus_layout = consensus_layout(plan)
+        self._references = references(plan.config)
 
     def describe(self, dataset: Dataset[Any], owner: Ints, hosts: list[str], mpi: str) -> None:
         """Everything that is known before the first iteration, and room for the rest."""
@@ -59,16 +66,20 @@ class LogFile:
             self._known_before(owner, hosts, mpi)
             self._describe_data(dataset)
             for name, entry in self._layout.items():
-                self._reserve(name, ("run", "iteration", *entry.dims), entry.description)
-                self.file[name].attrs.update(entry.attributes)
+                self._reserve(name, ("run", "iteration", *entry.dims), entry.description, entry.attributes)
             for name, entry in self._consensus_layout.items():
-                self._reserve(name, ("run", "consensus/step", *entry.dims), entry.description)
-                self.file[name].attrs.update(entry.attributes)
+                self._reserve(name, ("run", "consensus/step", *entry.dims), entry.description, entry.attributes)
             for name, entry in self._plan.finals.items():
                 self._reserve(name, ("run", *entry.dims), entry.description)
             self._reserve("restart/state", ("run", "restart/number"), "the last state, field by field: to go on from here")
             self.file["restart/state"].attrs["fields"] = json.dumps(self._shapes)
+            for name, item in self.file.items():
+                if isinstance(item, h5py.Group):
+                    self._describe_group(name)
             self._to_disk()
+
+    def _describe_group(self, name: str) -> None:
+        self.file[name].attrs.update({"title": GROUPS.get(name, name.replace("_", " ")), "references": self._references})
 
     def _to_disk(self) -> None:
         uninterrupted(self.file.flush)
@@ -103,6 +114,9 @@ class LogFile:
                 "softwareDependencies": ", ".join([f"Python {platform.python_version()}", *versions]),
                 "date": datetime.now(UTC).isoformat(timespec="seconds"),
                 "name": plan.config.name,
+                "title": f"{plan.config.name}: {plan.config.method_name} on {plan.nodes} nodes",
+                "references": self._references,
+                "Conventions": CONVENTIONS,
                 "config": to_toml(plan.config),
                 "config_sha256": fingerprint(plan.config),
                 "notes": "\n".join(plan.notes),
@@ -127,7 +141,13 @@ class LogFile:
             scales["consensus/step"] = plan.consensus_recorded
         scales |= {name: np.arange(length) for name, length in plan.scales.items()}
         for name, values in scales.items():
-            self.file.create_dataset(name, data=values, dtype=np.int64).make_scale(name.split("/")[-1])
+            self._scale(name, values)
+
+    def _scale(self, name: str, values: NDArray[Any]) -> None:
+        """A coordinate; datasets are attached to it."""
+        text = COORDINATES.get(name) or f"{name.split('/')[-1].replace('_', ' ')}, a coordinate"
+        self._write(name, values).make_scale(name.split("/")[-1])
+        self._attach(self.file[name], (), text)
 
     def _describe_data(self, dataset: Dataset[Any]) -> None:
         """Where each record went, where the records come from and what was done to them."""
@@ -143,7 +163,7 @@ class LogFile:
 
     def _describe_nodes(self, statistics: Statistics) -> None:
         """How the nodes' records differ."""
-        self.file.create_dataset("data/label", data=statistics.labels, dtype=np.float64).make_scale("label")
+        self._scale("data/label", np.asarray(statistics.labels, dtype=np.float64))
         self._dataset("data/label_counts", statistics.counts, ("node", "data/label"), "training records of each node and label")
         self._dataset("data/label_distance", statistics.label_distance, ("node",), statistics.LABEL_DISTANCE)
         if statistics.mean_distance is not None:
@@ -166,6 +186,9 @@ class LogFile:
                     attributes["delta"] = account.delta
                 kind = kinds.get(account.name)
                 attributes["title"] = account.label or (account.title if kind is None else kind.label)
+                attributes["references"] = "\n".join(
+                    [account.theorem, *(f"{key} {paper}" for key, paper in cited(account.theorem).items())]
+                )
                 attributes["column"] = account.column or (account.name if kind is None else kind.column)
         for name, known in plan.known_before.items():
             self._dataset(name, *known)
@@ -192,26 +215,45 @@ class LogFile:
             ("renyi", curve.renyi, ("renyi_order", ORDERS), "Renyi divergences of the worst node after the last iteration"),
         ):
             scale = f"privacy/{values_of[0]}"
-            self.file.create_dataset(scale, data=values_of[1]).make_scale(values_of[0])
+            self._scale(scale, np.asarray(values_of[1], dtype=np.float64))
             self._dataset(f"privacy/{name}", values, (scale,), text)
 
     def _dataset(self, name: str, values: NDArray[Any], dims: tuple[str, ...], text: str) -> None:
-        dtype = np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64
-        self._attach(self.file.create_dataset(name, data=values, dtype=dtype), dims, text)
+        self._attach(self._write(name, values), dims, text, {"units": UNITS.get(name, NO_UNIT)})
 
-    def _reserve(self, name: str, dims: tuple[str, ...], text: str) -> None:
+    def _write(self, name: str, values: NDArray[Any]) -> h5py.Dataset:
+        """Whole numbers in as few bytes as they need; what is large, compressed. The values stay what they are."""
+        if np.issubdtype(values.dtype, np.integer):
+            values = small_integers(values)
+        elif values.dtype != np.bool_:
+            values = values.astype(np.float64)
+        return self.file.create_dataset(name, data=values, **(COMPRESSED if values.nbytes >= LARGE else {}))
+
+    def _reserve(self, name: str, dims: tuple[str, ...], text: str, about: Mapping[str, Any] | None = None) -> None:
         """A dataset of nan, its space taken from the disk now."""
         shape = tuple(len(self.file[dim]) for dim in dims)
         properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         dataset = self.file.create_dataset(name, shape=shape, dtype=np.float64, fillvalue=np.nan, dcpl=properties)
-        self._attach(dataset, dims, text)
+        self._attach(dataset, dims, text, about)
 
-    def _attach(self, dataset: h5py.Dataset, dims: tuple[str, ...], text: str) -> None:
+    def _attach(self, dataset: h5py.Dataset, dims: tuple[str, ...], text: str, about: Mapping[str, Any] | None = None) -> None:
+        """The dimensions of a dataset, and what it says of itself."""
         for axis, dim in enumerate(dims):
             dataset.dims[axis].attach_scale(self.file[dim])
-        dataset.attrs["description"] = text
+        about = about or {}
+        own = {"description": text, "long_name": about.get("title") or long_name(text), "references": self._references}
+        attributes = own | {"units": NO_UNIT} | {key: value for key, value in about.items() if (key, value) != ("units", "")}
+        if dataset.dtype.kind not in "if":  # text and truth values have no unit
+            del attributes["units"]
+        dataset.attrs.update(attributes)
         dataset.flush()  # now: what fails when the dataset is forgotten is lost without a word
+
+
+def small_integers(values: NDArray[Any]) -> NDArray[Any]:
+    """In the smallest signed type that holds them all."""
+    fits = (kind for kind in (np.int8, np.int16, np.int32) if (values == values.astype(kind)).all())
+    return values.astype(next(fits, np.int64))
 
 
 def layout(plan: Plan[Any]) -> Layout:
@@ -242,6 +284,6 @@ def bytes_needed(plan: Plan[Any], shapes: Shapes) -> int:
     total += sum(known.values.size for known in plan.known_before.values())
     total += (len(plan.schedules) + 1 + accounts) * numbers("iteration", "node") + accounts * numbers("iteration")
     total += (plan.config.runs + 1) * _numbers(shapes)
-    total += 2 * len(plan.topology.edges) + 2 * plan.total_records + 2 * plan.features + 8 * plan.nodes
+    total += 2 * len(plan.topology.edges) + 2 * plan.features + 8 * plan.nodes
     total += 0 if plan.map_for_the_record is None else plan.map_for_the_record.size
-    return 8 * total + _OVERHEAD
+    return 8 * total + _PER_RECORD * plan.total_records + _OVERHEAD

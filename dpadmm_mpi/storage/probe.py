@@ -1,10 +1,14 @@
-"""Another process goes first into a file that may be damaged: in some, HDF5's own library loops without end, or crashes."""
+"""Another process goes first into files that may be damaged: in some, HDF5's own library loops without end, or crashes.
+
+python -m dpadmm_mpi.storage.probe FILE...      that process; a dot on standard output for each file that it begins
+"""
 
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from dpadmm_mpi.errors import InputError
@@ -16,24 +20,28 @@ SPEED = 4 << 20  # ... one more for so many bytes of a file
 PAUSE = 0.002  # seconds between two looks at the process
 
 
-def probe(paths: Iterable[Path]) -> None:
+def probe(paths: Iterable[Path], forks: bool = True) -> None:
     """InputError for a file that does not come to an end; whatever else is wrong is said by who reads it in earnest.
 
-    Folders mean their result files. For commands of one process: ranks of a job must not fork.
+    Folders mean their result files. Ranks of a job must not fork: for them a new interpreter does it, which takes a second.
     """
-    files = [file for path in paths for file in (names_in(path, "*.h5") if is_folder(path) else [path])]
-    for file in files:
-        if is_file(file) and (fate := _fate_of(file)):
-            raise InputError(f"{file}: damaged: HDF5's library {fate} in it; get the file again")
+    inside = [file for path in paths for file in (names_in(path, "*.h5") if is_folder(path) else [path])]
+    files = [file for file in inside if is_file(file)]
+    if not files:
+        return
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as dots:
+        try:
+            child = _forked(files, writer) if forks else _spawned(files, writer)
+        finally:
+            os.close(writer)
+        fate = _fate_of(child, files)
+        if fate and (begun := len(dots.read())):
+            raise InputError(f"{files[begun - 1]}: damaged: HDF5's library {fate} in it; get the file again")
 
 
-def _fate_of(file: Path) -> str:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        _read_and_leave(file)
-    end = time.monotonic() + PATIENCE + size_of(file) / SPEED
+def _fate_of(child: int, files: list[Path]) -> str:
+    end = time.monotonic() + PATIENCE + sum(map(size_of, files)) / SPEED
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         if time.monotonic() > end:
             os.kill(child, signal.SIGKILL)
@@ -43,13 +51,31 @@ def _fate_of(file: Path) -> str:
     return "crashes" if os.WIFSIGNALED(ended[1]) else ""
 
 
-def _read_and_leave(file: Path) -> None:
-    """In the process that goes first: silent, and without anything that the other one would clear up."""
+def _spawned(files: list[Path], writer: int) -> int:
+    words = [sys.executable, "-m", "dpadmm_mpi.storage.probe", *map(str, files)]
+    quiet = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
+    return os.posix_spawn(sys.executable, words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1), quiet])
+
+
+def _forked(files: list[Path], writer: int) -> int:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if child := os.fork():
+        return child
     try:
-        for number in (1, 2):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-        load(file)
-    except Exception:
-        pass  # the other process finds the same
+        os.dup2(writer, 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        _read(files)
     finally:
-        os._exit(0)
+        os._exit(0)  # without anything that the other process would clear up
+
+
+def _read(files: Iterable[Path]) -> None:
+    for file in files:
+        os.write(1, b".")
+        with suppress(Exception):  # the other process finds the same
+            load(file)
+
+
+if __name__ == "__main__":
+    _read(map(Path, sys.argv[1:]))

@@ -63,6 +63,7 @@ class Recorder(LogFile):
                 if found.gradients is not None:
                     text = "gradient of each node's objective at f*; they add up to zero"
                     self._dataset("optimum/gradients", found.gradients, ("node", "feature"), text)
+                self._describe_group("optimum")
                 self.file["optimum"].attrs["objective"] = found.objective
                 if found.dual is not None:
                     self._dataset("optimum/dual", found.dual, ("constraint",), "multiplier of the constraint A x - w = 0 there")

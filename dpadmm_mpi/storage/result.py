@@ -1,8 +1,11 @@
 """HDF5 -> arrays, xarray, pandas. Needs the file only, not the program state that wrote it."""
 
+import math
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,12 +13,14 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm_mpi.config.files import dotted
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.files import is_folder, names_in
-from dpadmm_mpi.hdf5 import open_to_read, reading
+from dpadmm_mpi.hdf5 import open_to_read, reading, values_of
 from dpadmm_mpi.methods.metrics import metrics as METRICS
 from dpadmm_mpi.privacy.account import accounts as KINDS
 from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
+from dpadmm_mpi.storage.descriptions import NO_UNIT
 from dpadmm_mpi.storage.survey import refuse_foreign, refuse_impossible, survey
 
 
@@ -57,6 +62,11 @@ class Result:
     def config_text(self) -> str:
         """The resolved configuration, TOML."""
         return str(self.attributes["/"]["config"])
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The resolved configuration by dotted key, as in result.settings["privacy.alpha"]."""
+        return dotted(tomllib.loads(self.config_text))
 
     @property
     def iteration(self) -> NDArray[Any]:
@@ -256,7 +266,7 @@ def words_for(result: Result, name: str) -> Words:
     return Words(
         str(about.get("title") or (known.title if known else name.replace("_", " "))),
         str(about.get("column", known.column if known else "")),
-        str(about.get("units", known.unit if known else "")),
+        str(about.get("units", known.unit if known else "")).removeprefix(NO_UNIT),
         "log" if about.get("scale", known.scale if known else "linear") == "log" else "linear",
     )
 
@@ -280,17 +290,26 @@ def load_all(paths: Iterable[Path]) -> list[Result]:
     """The results in files, and in all files of folders."""
     files: list[Path] = []
     for path in paths:
-        inside = names_in(path, "*.h5") if is_folder(path) else [path]
+        inside = sorted(names_in(path, "*.h5"), key=_in_order) if is_folder(path) else [path]
         if not inside:
             raise InputError(f"{path}: a folder without result files")
         files += inside
     return [load(path) for path in files]
 
 
+def _in_order(path: Path) -> list[tuple[float, str]]:
+    """With numbers in their names by these: 2 before 10."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", path.stem)
+    return [(float(part), "") if k % 2 else (math.inf, part) for k, part in enumerate(parts)]
+
+
 def labels(results: Sequence[Result]) -> list[str]:
-    """The configurations' names, or, where two are the same, the files'."""
-    names = [result.name for result in results]
-    return names if len(set(names)) == len(names) else [Path(result.source).stem for result in results]
+    """The configurations' names, or, where two are the same, the files', with their folders where that is not enough."""
+    paths = [Path(result.source) for result in results]
+    for names in ([result.name for result in results], [path.stem for path in paths]):
+        if len(set(names)) == len(names):
+            return names
+    return [f"{path.parent.name}/{path.stem}" if path.parent.name else path.stem for path in paths]
 
 
 def load(path: str | Path) -> Result:
@@ -323,6 +342,6 @@ def read(file: h5py.File, source: str, skip: Sequence[str] = ()) -> Result:
     for name, dataset in contents.datasets.items():
         if name not in skip:
             with reading(f"{source}: /{name}"):
-                arrays[name] = dataset[...]
+                arrays[name] = values_of(dataset)
     refuse_impossible(arrays, source)
     return Result(source, arrays, {name: contents.dims[name] for name in arrays}, contents.attributes)

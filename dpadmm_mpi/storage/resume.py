@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.files import exists
-from dpadmm_mpi.hdf5 import reading
+from dpadmm_mpi.hdf5 import reading, values_of
 from dpadmm_mpi.methods.base import Config, Plan, as_table, make_plan, to_toml
 from dpadmm_mpi.privacy.perturbations import Calibrated
 from dpadmm_mpi.storage import recorder
@@ -223,7 +223,7 @@ def _identity_of_log(path: Path) -> str:
         survey(file, path)
         map_sha256 = str(file["problem"].attrs["map_sha256"]) if "problem" in file else ""
         files = file["data"].attrs.get("files", ())
-        return _identity(file["graph/edges"][...], file["data/node_of_record"][...], files, map_sha256)
+        return _identity(values_of(file["graph/edges"]), values_of(file["data/node_of_record"]), files, map_sha256)
 
 
 def _identity(edges: NDArray[Any], node_of_record: NDArray[Any], files: Any, map_sha256: str) -> str:

@@ -24,7 +24,8 @@ MOST_OBJECTS = 2_000  # in a file
 LONGEST_LIST = 100_000  # entries of an attribute
 SCALE_ATTRIBUTES = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST"}  # HDF5's own bookkeeping of dimension scales
 
-NUMBERS, COUNTS = "numbers (float64)", "whole numbers (int64)"
+NUMBERS, COUNTS, TRUTHS = "numbers (float64)", "whole numbers", "truth values"
+KINDS = {NUMBERS: "f", COUNTS: "i", TRUTHS: "b"}  # as numpy calls them
 TIMES = ("run", "iteration")
 
 Shape = tuple[tuple[str, ...], str]  # dimensions, and what they hold
@@ -58,6 +59,12 @@ OPTIONAL: dict[str, Shape] = {
     "privacy/renyi": (("privacy/renyi_order",), NUMBERS),
     "privacy/renyi_order": (("privacy/renyi_order",), NUMBERS),
     "privacy/pair_epsilon": (("node", "privacy/observer"), NUMBERS),
+    "network/arcs": (("arc", "graph/end"), COUNTS),
+    "network/delivered": ((*TIMES, "arc"), TRUTHS),
+    "network/active": ((*TIMES, "node"), TRUTHS),
+    "network/edges": ((*TIMES, "graph/edge"), TRUTHS),
+    "network/node_bytes": ((*TIMES, "node"), COUNTS),
+    "network/bytes": (TIMES, NUMBERS),
     "problem/map": (("constraint", "feature"), NUMBERS),
     "data/label": (("data/label",), NUMBERS),
     "data/label_counts": (("node", "data/label"), COUNTS),
@@ -67,6 +74,7 @@ OPTIONAL: dict[str, Shape] = {
 TOGETHER = (  # one of them needs the others
     ("privacy/curve", "privacy/curve_epsilon", "privacy/renyi", "privacy/renyi_order"),
     ("data/label", "data/label_counts", "data/label_distance"),
+    ("network/arcs", "network/delivered", "network/active", "network/node_bytes"),
 )
 
 
@@ -92,6 +100,7 @@ AXIS = Kind('"linear" or "log"', lambda value: value in ("linear", "log") if isi
 MEANINGS = {
     **dict.fromkeys(("format", "name", "config", "config_sha256", "notes", "date"), TEXT),
     **dict.fromkeys(("software", "softwareVersion", "softwareDependencies"), TEXT),
+    **dict.fromkeys(("long_name", "references", "Conventions"), TEXT),
     **dict.fromkeys(("title", "column", "units", "description", "theorem", "neighbouring_relation", "proof"), TEXT),
     **dict.fromkeys(("source", "mpi", "map_sha256", "fields", "target"), TEXT),
     **dict.fromkeys(("complete", "proven", "lower_is_better"), TRUTH),
@@ -166,8 +175,9 @@ def _walk(group: h5py.Group, prefix: str, found: Contents, seen: dict[int, str],
 def _refuse_type(dataset: h5py.Dataset, name: str, path: Path | str) -> None:
     kind = dataset.dtype
     text = h5py.check_string_dtype(kind) is not None
-    if not text and (kind.kind not in "if" or kind.itemsize != 8 or kind.subdtype is not None):
-        raise InputError(f"{path}: /{name} holds {_short(kind)}; {NUMBERS}, {COUNTS} or text are needed")
+    whole = kind.kind == "i" and kind.subdtype is None
+    if not (text or whole or kind in (np.float64, np.bool_)):
+        raise InputError(f"{path}: /{name} holds {_short(kind)}; {NUMBERS}, {COUNTS}, {TRUTHS} or text are needed")
     if not dataset.ndim:
         raise InputError(f"{path}: /{name} has no dimension; at least one is needed")
 
@@ -267,7 +277,7 @@ def _refuse_shape(found: Contents, name: str, dims: tuple[str, ...], holds: str,
     if found.dims[name] != dims:
         words = [", ".join(found.dims[name]), ", ".join(dims)]
         raise InputError(f"{path}: /{name} has the dimensions ({words[0]}); ({words[1]}) are needed; the file is damaged")
-    if dataset.dtype.kind != ("f" if holds == NUMBERS else "i"):
+    if dataset.dtype.kind != KINDS[holds]:
         raise InputError(f"{path}: /{name} holds {_short(dataset.dtype)}; {holds} are needed; the file is damaged")
 
 
@@ -278,6 +288,7 @@ def refuse_impossible(arrays: Mapping[str, NDArray[Any]], path: Path | str) -> N
         ("run", 0, len(arrays["run"])),
         ("node", 0, nodes),
         ("graph/edges", 0, nodes + 1),  # the hub has the number behind the nodes
+        ("network/arcs", 0, nodes),
         ("timing/owner", 0, np.iinfo(np.int32).max),
         ("data/node_of_record", -1, nodes),
         ("data/sizes", 0, np.iinfo(np.int64).max),

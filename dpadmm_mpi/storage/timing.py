@@ -15,11 +15,11 @@ TIMING: Layout = {
     WAIT: Quantity(
         ("node",), "waiting for neighbours of the node's rank, since the row before, shared over the runs", {"units": "s"}
     ),
-    BYTES: Quantity(("node",), "bytes of the node's vectors to other ranks, since the row before", {"units": "B"}),
+    BYTES: Quantity(("node",), "bytes of the node's vectors to other ranks, since the row before", {"units": "byte"}),
 }
 
 CONSENSUS_TIMING: Layout = {
     CONSENSUS_BYTES: Quantity(
-        ("node",), "bytes of the node's vectors to other ranks, since the consensus row before", {"units": "B"}
+        ("node",), "bytes of the node's vectors to other ranks, since the consensus row before", {"units": "byte"}
     )
 }

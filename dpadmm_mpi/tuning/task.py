@@ -25,7 +25,6 @@ from dpadmm_mpi.tuning.study import Trial
 from dpadmm_mpi.tuning.tuners import first_point
 from dpadmm_mpi.types import Array
 
-BUDGET_SLACK = 1e-6  # relative, by which an account may exceed its target: rounding
 NEVER = 10**9  # iterations between recorded ones: only the first and the last are
 RECORDS = "records"  # in the place of a stand-in
 AVERAGE = "release.average"
@@ -211,7 +210,7 @@ def refuse_overspending(result: Result, budget: Budget) -> None:
         spent, about = float(result[f"privacy/{name}"][-1]), result.attributes[f"privacy/{name}"]
         if not about.get("proven", False):
             raise InputError(f"privacy: the account {name} is not proven: {about.get('theorem', '')}")
-        if spent > budget.epsilon * (1.0 + BUDGET_SLACK):
+        if spent > budget.epsilon:
             raise InputError(f"privacy: the account {name} is {spent:.6g}, above the budget of {budget.epsilon:g}")
     if not names:
         raise InputError(f'privacy: there is no account "{noise.target_account}" to keep the budget by')

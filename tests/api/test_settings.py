@@ -51,7 +51,7 @@ def test_keywords_go_on_top_of_a_file_as_set_does(write_toml: WriteToml) -> None
     [
         ({"itertions": 4}, 'itertions: unknown setting; did you mean "iterations"?'),
         ({"epsilom": 4}, 'epsilom: unknown setting; did you mean "epsilon"?'),
-        ({"zzz": 4}, "zzz: unknown setting; the README lists"),
+        ({"zzz": 4}, "zzz: unknown setting; docs/configuration.md lists"),
         ({"privacy": 3}, "privacy: a section of the configuration"),
         ({"method": "star-admm", "epsilon": 1.0}, "does not go with star-admm"),
         ({"test": (np.zeros((2, 2)), [0, 1])}, "test: has no meaning without data or shards"),

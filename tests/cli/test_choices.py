@@ -1,6 +1,7 @@
 """`dpadmm list` and `dpadmm schema`; `dpadmm new` is tested with the extensions."""
 
 import json
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -71,3 +72,24 @@ def test_the_schema_accepts_every_configuration(validator: Any, path: Path) -> N
 )
 def test_the_schema_refuses_what_the_program_refuses(validator: Any, text: str) -> None:
     assert not validator.is_valid(tomllib.loads(text))
+
+
+def completed(*words: str) -> list[str]:
+    """What the shell gets for the last word."""
+    environment = {
+        "_DPADMM_COMPLETE": "bash_complete",
+        "COMP_WORDS": shlex.join(["dpadmm", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    return [line.partition(",")[2] for line in command(environment=environment).stdout.splitlines()]
+
+
+def test_the_shell_completes_kinds_figures_data_sets_configurations_and_keys() -> None:
+    assert completed("list", "me") == ["metrics", "methods"]
+    assert completed("plot", "x.h5", "--kind", "LOSS") == ["loss", "loss-privacy"]
+    assert {"adult", "a9a"} <= set(completed("data", "fetch", "a"))
+    assert "recycled-fig5" in completed("reproduce", "recycled-")
+    assert "quickstart" in completed("run", "quick")
+    keys = completed("run", "--set", "pri")
+    assert {"privacy.alpha=", "privacy.target=", "privacy.noise_std="} <= set(keys)
+    assert all(key.startswith("privacy.") for key in keys)

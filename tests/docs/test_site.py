@@ -51,7 +51,19 @@ def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
 def test_every_key_and_every_choice_is_in_the_reference(site: Path) -> None:
     page = (site / "reference" / "configuration.html").read_text()
     load_all()
-    for plural in ("methods", "losses", "graphs", "sources", "partitions", "steps", "perturbations", "noises", "metrics"):
+    for plural in (
+        "methods",
+        "losses",
+        "graphs",
+        "sources",
+        "partitions",
+        "steps",
+        "perturbations",
+        "noises",
+        "metrics",
+        "faults",
+        "link_laws",
+    ):
         for name, cls in REGISTRIES[plural].items():
             wanted = [name, *(field.name for field in fields_of(cls) if field.role is None)]  # type: ignore[arg-type]
             missing = [word for word in wanted if f'<span class="pre">{word}</span>' not in page]

@@ -7,7 +7,20 @@ import time
 from pathlib import Path
 
 import pytest
-from support import LAUNCHES, MPI_ENVIRONMENT, RESTARTS, TOP, MakeConfig, Raw, WriteToml, command, dpadmm, popen, sentences
+from support import (
+    LAUNCHES,
+    MPI_ENVIRONMENT,
+    RESTARTS,
+    TOP,
+    MakeConfig,
+    Raw,
+    WriteToml,
+    command,
+    dpadmm,
+    needs_shared_memory,
+    popen,
+    sentences,
+)
 
 from dpadmm_mpi import load
 from dpadmm_mpi.cli.run import advice_to_pack, targets
@@ -33,6 +46,7 @@ def assert_same_files(expected: list[Path], folder: Path) -> None:
         assert list(compare(path, folder / path.name)) == []
 
 
+@needs_shared_memory
 @pytest.mark.parametrize(("ranks", "groups"), [(3, 3), (4, 2)])
 def test_packed_variants_have_the_same_bits(variants: tuple[Path, list[Path]], tmp_path: Path, ranks: int, groups: int) -> None:
     path, expected = variants
@@ -59,6 +73,7 @@ def test_packing_is_advised_where_ranks_would_wait_for_each_other(
     assert advice_to_pack(jobs[: ranks - 1], ranks) is None
 
 
+@needs_shared_memory
 def test_the_advice_is_said_once(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     path = write_toml(config() | {"network": {"graph": "ring", "nodes": 5}, "variant": VARIANTS})
     process = command("run", path, "-o", tmp_path / "out", ranks=4)
@@ -80,6 +95,7 @@ entry()
 """
 
 
+@needs_shared_memory
 @pytest.mark.parametrize(("kind", "code"), [("RunError", 1), ("InputError", 2)])
 @pytest.mark.parametrize(("ranks", "pack"), [(None, ()), (2, ()), (4, ("--pack", 2))])
 def test_a_failing_variant_is_named_and_the_others_finish(
@@ -101,6 +117,7 @@ def test_a_failing_variant_is_named_and_the_others_finish(
     assert_same_files(expected, tmp_path / "packed")
 
 
+@needs_shared_memory
 def test_the_last_variants_of_a_pack_leave_ranks_idle(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """Four ranks, and one variant left whose network has three nodes: three ranks take it."""
     small = RESTARTS["admm"](config) | {"network": {"graph": "ring", "nodes": 3}, "variant": VARIANTS[:4]}
@@ -115,6 +132,7 @@ def test_the_last_variants_of_a_pack_leave_ranks_idle(config: MakeConfig, write_
     assert load(last).attributes["timing"]["ranks"] == 3
 
 
+@needs_shared_memory
 def test_a_signal_at_one_rank_stops_every_group(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """It reaches one rank of the first group; the second hears of it, and the launcher sees 75."""
     path = write_toml(
@@ -136,6 +154,7 @@ def test_a_signal_at_one_rank_stops_every_group(config: MakeConfig, write_toml: 
     assert all(f'variant "{variant["name"]}": stopped by' in errors for variant in VARIANTS[:2])
 
 
+@needs_shared_memory
 def test_packed_variants_stop_in_time(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     path = write_toml(config("admm", iterations=20_000) | {"variant": VARIANTS[:2]})
     process = command("run", path, "-o", tmp_path / "packed", "--pack", 2, "--walltime", "0:03", ranks=2)

@@ -148,7 +148,15 @@ class Campaign:
         self.judge("error", f"--resume, {family}", str(fault), wrong or self.resumed(family, place), life.calls >= fault.when)
         shutil.rmtree(place, ignore_errors=True)
 
-    def error_while_reading(self, family: str, command: str, call: str, error: int) -> None:
+    def interrupted_while_reading(self, family: str, command: str) -> Iterator[None]:
+        """By a signal at each question to the file system, one after the other: nobody notices."""
+        when = 1
+        while when == 1 or when <= self._often[command, "stat"]:
+            self.error_while_reading(family, command, "stat", errno.EINTR, when)
+            when += 1
+            yield
+
+    def error_while_reading(self, family: str, command: str, call: str, error: int, when: int | None = None) -> None:
         place = self.place("read")
         for name in ("a.h5", "b.h5"):
             shutil.copy(self.expected[family], place / name)
@@ -165,7 +173,7 @@ class Campaign:
         }
         if (command, call) not in self._often:
             self._often[command, call] = max(1, self.machine.live(words[command], place, Fault(call)).calls)
-        fault = Fault(call, self.rng.randrange(1, self._often[command, call] + 1), "error", error)
+        fault = Fault(call, when or self.rng.randrange(1, self._often[command, call] + 1), "error", error)
         before = (place / "a.h5").read_bytes()
         life = self.machine.live(words[command], place, fault)
         wrong = complaint(life, mercy=error == errno.EINTR)
@@ -342,6 +350,8 @@ COMMANDS = ("show", "plot", "report", "watch", "diff", "audit", "compose", "data
 def faults(campaign: Campaign, ranks: bool) -> Iterator[None]:
     """Without end, a fault before each yield: a bit of everything, families in turn."""
     rng, families, turn = campaign.rng, list(FAMILIES), 0
+    for command in ("show", "diff", "watch"):
+        yield from campaign.interrupted_while_reading("decentralised", command)
     while True:
         family, turn = families[turn % len(families)], turn + 1
         for call in rng.sample(CALLS, 3):

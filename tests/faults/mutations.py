@@ -58,10 +58,12 @@ def values(name: str, change: Callable[[Any], Any], **options: Any) -> Mutation:
 
 
 def entry(name: str, value: Any) -> Mutation:
-    """One number of a dataset."""
+    """One number of a dataset; a whole number as near to it as the dataset's type can hold."""
 
     def spoil(file: h5py.File) -> None:
-        file[name][(0,) * file[name].ndim] = value
+        kind = file[name].dtype
+        fits = np.clip(value, np.iinfo(kind).min, np.iinfo(kind).max) if kind.kind == "i" else value
+        file[name][(0,) * file[name].ndim] = fits
 
     return spoil
 
@@ -167,7 +169,7 @@ MUTATIONS: dict[str, Mutation] = {
     **{f"{name} without entries": values(name, lambda a: a[:0], scales=False) for name in NUMERIC},
     **{f"{name} with an axis more": values(name, lambda a: a[..., None], scales=False) for name in NUMERIC},
     **{f"{name} as one number": values(name, lambda a: a.ravel()[0], scales=False) for name in NUMERIC},
-    **{f"{name} as bytes": values(name, lambda a: a.astype(np.int8)) for name in ("loss", "iteration", "data/sizes")},
+    **{f"{name} as bytes": values(name, lambda a: a.astype(np.uint8)) for name in ("loss", "iteration", "data/sizes")},
     **{f"{name} with a row more": values(name, lambda a: np.concatenate([a, a[:1]])) for name in NUMERIC},
     **{f"{name} as a group": _stranger(name) for name in ("loss", "iteration", "node", "privacy/bound", "data/sizes")},
     **{f"attribute {key} of {name} as a number": attribute(name, key, 7) for name, key in TEXT_KEYS},

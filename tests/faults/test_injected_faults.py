@@ -16,7 +16,7 @@ from support import MPI_ENVIRONMENT, RESTARTS, TOP, MakeConfig, WriteToml, comma
 
 from dpadmm_mpi.storage.compare import compare
 
-FAULTS, SEED = 30, 3
+FAULTS, SEED = 50, 3
 
 
 def test_a_short_campaign(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def wrong_with(answer: Answer, left: set[str]) -> str:
         return f"{len(lines)} lines, {len(answer.error)} characters"
     if answer.code == 2 and not lines:
         return "exit code 2 without a word"
-    if answer.code == 2 and left:
+    if answer.code == 2 and left and "; the others are done" not in answer.error:  # of several variants
         return f"left {', '.join(sorted(left))}"
     return ""
 

@@ -101,6 +101,8 @@ def data_seeds() -> list[Case]:
     for config, damaged in (
         ("edges.toml", "edges.txt"),
         ("parts.toml", "nodes.csv"),
+        ("faults.toml", "trace.txt"),
+        ("faults.toml", "graphs.txt"),
         ("map.toml", "map.csv"),
         ("map-npz.toml", "map.npz"),
     ):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.reports import live
 from dpadmm_mpi.storage import probe
 from fuzz import seeds
@@ -100,6 +101,18 @@ def test_damaged_restart_folders(judge: Judge, recorded: Recorded, data: st.Data
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name.split(".")[0])
 def test_inputs_that_failed_once(judge: Judge, path: Path) -> None:
     judge(unpacked(path.read_bytes()))
+
+
+def test_ranks_do_not_loop_in_a_file_without_end(recorded: Recorded, tmp_path: Path) -> None:
+    """They must not fork, and let a new interpreter go first; it says which file it was."""
+    case = unpacked((seeds.KEPT / "failed" / "result-without-end.tar.gz").read_bytes())
+    files = []
+    for name, content in (("fine", recorded[0][0].files["r.h5"]), ("endless", case.files["r.h5"])):
+        files.append(tmp_path / f"{name}.h5")
+        files[-1].write_bytes(content)
+    probe.probe(files[:1], forks=False)
+    with pytest.raises(InputError, match=r"endless\.h5: damaged: HDF5's library does not come to an end in it"):
+        probe.probe(files, forks=False)
 
 
 def test_the_judge_is_not_asleep() -> None:

@@ -92,9 +92,14 @@ class Machines:
                 self._holders[name].wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def enter(self, name: str, folder: Path | None = None) -> list[str]:
+        """What goes before the words of a command on a host, in a folder or in the present one."""
+        holder = str(self._holders[name].pid)
+        return ["nsenter", "--target", holder, "--net", "--uts", "--mount", f"--wd={folder or Path.cwd()}", "--"]
+
     def start(self, name: str, words: Sequence[Words], **options: Any) -> "subprocess.Popen[str]":
         """A program on a host, which ends with the tests."""
-        return popen(["setpriv", "--pdeathsig", "KILL", *self._enter(name), *words], start_new_session=True, **options)
+        return popen(["setpriv", "--pdeathsig", "KILL", *self.enter(name), *words], start_new_session=True, **options)
 
     def mpiexec(self, placed: dict[str, int], words: Sequence[Words], **options: Any) -> "subprocess.Popen[str]":
         """A program on so many ranks of each host, started from the first of them."""
@@ -180,11 +185,8 @@ class Machines:
         self._in(name, "ip", "address", "add", f"{self.addresses[name]}/24", "dev", "eth0")
         self._in(name, "ip", "link", "set", "eth0", "up")
 
-    def _enter(self, name: str) -> list[str]:
-        return ["nsenter", "--target", str(self._holders[name].pid), "--net", "--uts", "--mount", f"--wd={Path.cwd()}", "--"]
-
     def _in(self, name: str, *words: object) -> str:
-        command = [*self._enter(name), *map(str, words)]
+        command = [*self.enter(name), *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
         return done.stdout

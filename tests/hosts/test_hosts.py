@@ -14,9 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
+import tomli_w
 from hosts.machines import Machines, missing
-from support import PROGRAMS, MakeConfig, command
+from support import PROGRAMS, MakeConfig, Raw, command, result_of
 
 import dpadmm_mpi
 from dpadmm_mpi.storage.compare import compare
@@ -50,10 +52,12 @@ def hosts_of(number: int) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def toml(shared_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import tomli_w
+def raw(shared_config: MakeConfig) -> Raw:
+    return shared_config("r-admm", "objective", iterations=60, record={"checkpoint": 2})
 
-    raw = shared_config("r-admm", "objective", iterations=60, record={"checkpoint": 2})
+
+@pytest.fixture(scope="module")
+def toml(raw: Raw, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("hosts") / "config.toml"
     path.write_text(tomli_w.dumps(raw))
     return path
@@ -63,8 +67,20 @@ def toml(shared_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) ->
 def serial(toml: Path) -> Path:
     """What every job must end with."""
     path = toml.parent / "serial.h5"
-    assert command("run", toml, "-o", path).returncode == 0
+    result_of(toml, path)
     return path
+
+
+@pytest.fixture(scope="module")
+def variants(raw: Raw, serial: Path) -> tuple[Path, dict[str, Path]]:
+    """A file with the same configuration and one whose network has faults; and what they must end with, by name."""
+    faults = {"loss": 0.2, "delay": {"kind": "geometric", "mean": 1.5}, "absence": 0.2}
+    path = serial.with_name("variants.toml")
+    path.write_text(tomli_w.dumps({"variant": [{"name": "sound"}, {"name": "faulty", "network": {"faults": faults}}]} | raw))
+    expected = {name: serial.with_name(f"{name}.h5") for name in ("sound", "faulty")}
+    for name, result in expected.items():
+        result_of(path, result, only=name)
+    return path, expected
 
 
 def job(toml: Path, output: Path, *program: object) -> list[object]:
@@ -80,15 +96,17 @@ def wait_for(condition: Callable[[], bool], seconds: float = END) -> bool:
 
 @pytest.mark.parametrize("placed", [{"alpha": 1, "gamma": 2}, {"beta": 2, "alpha": 1, "gamma": 1}], ids=["2 hosts", "3 hosts"])
 def test_same_bits_over_several_hosts(
-    machines: Machines, toml: Path, serial: Path, tmp_path: Path, placed: dict[str, int]
+    machines: Machines, variants: tuple[Path, dict[str, Path]], tmp_path: Path, placed: dict[str, int]
 ) -> None:
-    output = tmp_path / "out.h5"
-    process = machines.mpiexec(placed, job(toml, output), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    path, expected = variants
+    process = machines.mpiexec(placed, job(path, tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     _, errors = process.communicate(timeout=START)
     assert process.returncode == 0, errors
     hosts = [name for name, ranks in placed.items() for _ in range(ranks)]
-    assert dpadmm_mpi.load(output).attributes["timing"]["hosts"].tolist() == hosts
-    assert list(compare(output, serial)) == []
+    for name, result in expected.items():
+        assert dpadmm_mpi.load(tmp_path / f"{name}.h5").attributes["timing"]["hosts"].tolist() == hosts
+        assert list(compare(tmp_path / f"{name}.h5", result)) == []
+    assert not np.array_equal(dpadmm_mpi.load(expected["sound"])["loss"], dpadmm_mpi.load(expected["faulty"])["loss"])
 
 
 class Job(NamedTuple):

@@ -111,7 +111,7 @@ def test_a_resting_node_leaves_its_records_alone(
     def spoilt(self: LocalProblems, linear: Any, quadratic: Any, start: Any, active: Bools) -> Any:
         rows_of = [np.asarray(problem.signed) for problem in self]
         kept = [rows.copy() for rows in rows_of]
-        for rows, touched in zip(rows_of, active, strict=True):
+        for rows, touched in zip(rows_of, np.asarray(active.any(axis=0)).tolist(), strict=True):
             rows[...] = rows if touched else np.nan
         found = solve(self, linear, quadratic, start, active)
         for rows, before in zip(rows_of, kept, strict=True):

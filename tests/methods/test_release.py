@@ -401,6 +401,7 @@ def test_check_says_what_is_free(on_disk: tuple[Path, Path]) -> None:
         "steps from the averages" in said
     )
     assert "[R] Theorem IV.1 is about one recycled step after each data step, not 2" in said
+    assert "[R] proves convergence with one recycled step after each data step; of 2 nothing is proven" in said
 
 
 def test_a_variant_leaves_behind_what_its_method_does_not_have(shared_config: MakeConfig, write_toml: WriteToml) -> None:

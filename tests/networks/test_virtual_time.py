@@ -38,6 +38,7 @@ def test_a_network_by_hand(config: MakeConfig) -> None:
     rounds = [other_round, data_round, other_round, data_round, other_round, data_round, other_round]
     assert np.allclose(result["network/seconds"][0], np.cumsum(rounds), rtol=1e-12)
     assert np.array_equal(result["network/bytes"][0], np.cumsum([4 * 32.0] * 7))
+    assert planned(raw)[0].virtual_time_in_words == "1.65 virtual seconds, 896 bytes sent by all nodes"
 
 
 def test_around_a_hub_by_hand(config: MakeConfig) -> None:
@@ -114,6 +115,16 @@ def test_drawn_latencies(config: MakeConfig, kind: str, options: Raw, mean: floa
     assert len(np.unique(rounds)) == rounds.size
     raw["network"]["time"]["latency"]["each"] = "edge"
     assert np.ptp(np.diff(seconds(raw), axis=1)) < 1e-9
+
+
+def test_an_edge_has_one_latency_both_ways(config: MakeConfig) -> None:
+    """Around a server with one provider: down at first, then up and down; drawn for each message, no two are alike."""
+    raw = around_a_hub(config, "star-admm") | {"network": {"nodes": 1}, "iterations": 1}
+    latency = {"kind": "uniform", "low": 1.0, "high": 3.0, "each": "edge"}
+    down, both = np.diff(seconds(timed(raw, [100], latency=latency))[0], prepend=0.0)
+    assert both == pytest.approx(2.0 * down, rel=1e-12)
+    down, both = np.diff(seconds(timed(raw, [100], latency=latency | {"each": "message"}))[0], prepend=0.0)
+    assert both != pytest.approx(2.0 * down, rel=1e-3)
 
 
 def test_without_the_section_nothing_is_recorded(config: MakeConfig) -> None:

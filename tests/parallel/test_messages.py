@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import h5py
 import numpy as np
 import pytest
-from support import EDGES, PROGRAMS, RESTARTS, MakeConfig, WriteToml, command
+from support import EDGES, PROGRAMS, RESTARTS, MakeConfig, WriteToml, command, needs_shared_memory
 
 from dpadmm_mpi.storage.compare import compare
 from dpadmm_mpi.types import Array, Ints
@@ -132,6 +132,7 @@ def test_a_message_that_nobody_has_looked_at_yet_is_not_overwritten(tmp_path: Pa
     assert process.returncode == 0, process.stderr
 
 
+@needs_shared_memory
 def test_every_number_of_a_counter_is_handed_out_once(tmp_path: Path) -> None:
     program = tmp_path / "counter.py"
     program.write_text(

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -19,11 +20,15 @@ from matplotlib.image import imread
 from support import MakeConfig, command, result_of, sentences
 
 import dpadmm_mpi
-from dpadmm_mpi.plots.style import COLOURS
+from dpadmm_mpi.methods import methods
+from dpadmm_mpi.methods.references import cited
+from dpadmm_mpi.plots.looks import COLOURS
+from dpadmm_mpi.privacy.perturbations import perturbations
 from dpadmm_mpi.reports.html import page
+from dpadmm_mpi.reports.mathml import mathml
 from dpadmm_mpi.storage.result import Result
 
-SECTIONS = ["Notes", "Privacy", "Network", "Timing", "Environment", "Configuration"]
+SECTIONS = ["Results", "Notes", "Privacy", "Methods", "Network and timing", "Configuration", "Environment", "References"]
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 EVIL = '<b>bold</b> & "quoted" <script>alert(1)</script>'
 
@@ -98,13 +103,12 @@ def test_one_file_has_every_section_and_number(results: list[Result]) -> None:
         for value in private[f"privacy/node_{account}"][-1]:
             assert f"{value:.4g}" in parsed.cells
         assert str(private.attributes[f"privacy/{account}"]["theorem"]) in parsed.cells
-    assert private.attributes["/"]["config_sha256"] in parsed.cells
+    assert private.attributes["/"]["config_sha256"] in "".join(parsed.words)
     assert private.config_text in "".join(parsed.words)
     for note in private.attributes["/"]["notes"].split("\n"):  # the growing penalties, the unequal dual steps
         assert note in parsed.words
-    half = np.ptp(private.loss[:, -1]) / 2
     error = private.loss[:, -1].std(ddof=1) / np.sqrt(2)
-    assert f"{private.loss[:, -1].mean():.4g} ±{half:.2g} ({error:.2g})" in parsed.cells
+    assert f"{private.loss[:, -1].mean():.4g} ±{error:.2g}" in parsed.cells
     assert parsed.tags.count("svg") >= 6
 
 
@@ -126,18 +130,77 @@ def test_names_are_text(whole: str) -> None:
     """A name with tags in it stays a name."""
     parsed = Page(whole)
     assert "b" not in parsed.tags
-    assert EVIL in parsed.headings
     assert EVIL in parsed.cells
+    assert EVIL in parsed.words  # the folded section of the file
 
 
 def test_files_of_all_families_on_one_page(results: list[Result], whole: str) -> None:
     parsed = Page(whole)
-    assert parsed.headings.count("Privacy") == 3
     assert {"paper's epsilon (delta 0.001)", "sound epsilon (delta 0.001)", "inf", "no", "yes"} <= set(parsed.cells)
     words = " ".join(parsed.words)
     assert "Objective above that of the optimum. 2 of 3 files have none." in words
     # A page about a file without noise has no curves against privacy.
     assert "against the privacy" not in page(results[1:2])
+
+
+def test_a_run_without_noise_says_so(results: list[Result], whole: str) -> None:
+    """And which one, where there are others; its infinite accounts are not explained."""
+    alone, together, private = (" ".join(Page(text).words) for text in (page(results[1:2]), whole, page(results[:1])))
+    assert "Without noise: exact values are released, nothing protects the records" in alone
+    assert "1 of 3 files (admm none): Without noise" in together
+    assert "Without noise" not in private
+    assert "Theorem" not in alone
+
+
+def test_formulas_and_references_of_what_was_used(results: list[Result], whole: str) -> None:
+    """MathML that parses, of the methods in the files; the papers that they cite, and no others."""
+    formulas = re.findall(r"<math.*?</math>", whole, re.DOTALL)
+    assert len(formulas) == 1 + 4 + 2 + 3 + 1 + 1  # O_i, mr-admm, admm, ps-admm, the objective's bound, privacy
+    assert all(ET.fromstring(formula).tag == "math" for formula in formulas)
+    parsed = Page(whole)
+    assert {"mr-admm", "admm", "ps-admm"} <= set(parsed.headings)
+    references = whole[whole.index('id="references"') :]
+    assert [paper for paper in ("[M]", "[R]", "[S]", "[C]") if f"<dt>{paper}</dt>" in references] == ["[M]", "[R]", "[S]"]
+    assert "<dt>[S]</dt>" not in page(results[:1])
+
+
+@pytest.mark.parametrize("name", [*methods, *perturbations])
+def test_every_formula_is_mathml(name: str) -> None:
+    """Well-formed, without a command that was not understood; every method of the package has some."""
+    cls = dict(methods.items()).get(name) or dict(perturbations.items())[name]
+    trees = [ET.fromstring(mathml(formula)) for formula in cls.formulas]
+    assert name in perturbations or (trees and cited(cls.source))
+    children = {"mfrac": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2, "msubsup": 3}
+    for tree in trees:
+        for element in tree.iter():
+            assert len(element) == children.get(element.tag, len(element)), ET.tostring(element)
+            assert not {"\\", "_", "^", "{"} & set(element.text or "") or (element.tag == "mo" and element.text == "^")
+
+
+def test_a_formula_by_hand() -> None:
+    assert mathml(r"x_i^{k+1} \le \frac{\rho}{2}", block=False) == (
+        "<math><mrow><msubsup><mi>x</mi><mi>i</mi><mrow><mi>k</mi><mo>+</mo><mn>1</mn></mrow></msubsup>"
+        "<mo>≤</mo><mfrac><mrow><mi>ρ</mi></mrow><mrow><mn>2</mn></mrow></mfrac></mrow></math>"
+    )
+
+
+def test_a_sweep_has_its_tradeoff_and_what_differs(tmp_path: Path) -> None:
+    """Settings that only some files have too; what could not run is a row with its sentence, what all have stands once."""
+    small = {"iterations": 2, "data": {"records": 200, "features": 3}, "problem": {"C": 20.0}}
+    swept = dpadmm_mpi.sweep(small, over={"epsilon": [1e-9, 0.5, 2.0, None]}, method="r-admm")
+    assert swept is not None
+    text = page(swept.rows)
+    parsed = Page(text)
+    assert "What the privacy costs" in text
+    found = re.search(r'<section id="what-differs">.*?</section>', text, re.DOTALL)
+    assert found is not None
+    differs = Page(found[0])
+    assert differs.cells[:4] == ["run, epsilon=0.5", "objective", "0.5", "epsilon"]
+    assert differs.cells.count("-") >= 2  # the one without noise has neither target nor account
+    assert "infeasible" in parsed.cells
+    assert any("1e-09 cannot be met" in word for word in parsed.words)
+    assert text.count("records = 200") == 1
+    assert "What the privacy costs" not in page(swept.rows[-1:])
 
 
 def test_a_file_has_one_colour_on_the_whole_page(whole: str) -> None:

@@ -53,3 +53,12 @@ def test_a_star_gathers_variants_and_an_account_has_no_runs() -> None:
     assert np.ndim(values(results, "seed=8, rho=1", "privacy/bound")) == 0
     with pytest.raises(InputError, match="fits the name of no variant"):
         values(results, "*, rho=7", "loss")
+
+
+def test_virtual_seconds_and_bytes_until_a_level() -> None:
+    """When the value stays below it for good; where it never does, a round after the last."""
+    result = runs(WAVY, [9.0] * 8)
+    result.arrays["network/seconds"] = np.array([[0.0, 1, 3, 6, 10, 15, 21, 28], [0.0, 2, 4, 6, 8, 10, 12, 14]])
+    result.arrays["network/bytes"] = 100.0 * result["network/seconds"]
+    assert QUANTITIES["virtual seconds"](result, "loss", 4.2).tolist() == [28.0, 16.0]
+    assert QUANTITIES["bytes"](result, "loss", 5.5).tolist() == [600.0, 1600.0]

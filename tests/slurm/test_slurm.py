@@ -1,4 +1,4 @@
-"""The scripts of `dpadmm submit` on a real Slurm: arrays, the time limit, requeueing, launchers that do not fit."""
+"""The scripts of `dpadmm submit` on a real Slurm: the loss of a node, arrays, the time limit, launchers that do not fit."""
 
 import os
 import sys
@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hosts.machines import Machines
+from hosts.machines import missing as no_hosts
 from slurm.cluster import Cluster, missing
-from support import MPI_ENVIRONMENT, MakeConfig, Process, WriteToml, command
+from support import MPI_ENVIRONMENT, MakeConfig, Process, WriteToml, command, result_of
+
+from dpadmm_mpi import load
+from dpadmm_mpi.storage.compare import compare
 
 HERE = Path(__file__).parent
 PROGRAMS = Path(sys.executable).parent
@@ -48,19 +53,6 @@ def outputs(folder: Path) -> str:
     return "\n".join(path.read_text() for path in folder.glob("*.out"))
 
 
-def test_a_printed_script_runs_on_several_ranks(
-    cluster: Cluster, config: MakeConfig, write_toml: WriteToml, tmp_path: Path
-) -> None:
-    path = write_toml(config("mr-admm", "objective"))
-    script = dpadmm(cluster, "submit", path, "--scheduler", "slurm", "--ranks", 4, "-o", "batch.h5", cwd=tmp_path).stdout
-    (tmp_path / "job.sbatch").write_text(script)
-    job = number(cluster.run("sbatch", "job.sbatch", cwd=tmp_path))
-    wait_for_all(cluster)
-    assert cluster.job(job)["JobState"] == "COMPLETED", outputs(tmp_path)
-    assert command("run", path, "-o", tmp_path / "serial.h5").returncode == 0
-    assert command("diff", tmp_path / "batch.h5", tmp_path / "serial.h5").returncode == 0
-
-
 def test_the_time_limit_stops_a_job_of_an_array_and_it_ends_with_the_same_bits(
     cluster: Cluster, config: MakeConfig, write_toml: WriteToml, tmp_path: Path
 ) -> None:
@@ -81,6 +73,45 @@ def test_the_time_limit_stops_a_job_of_an_array_and_it_ends_with_the_same_bits(
     for name in ("one.h5", "two.h5"):
         assert command("diff", tmp_path / "batch" / name, tmp_path / "serial" / name).stdout == "identical\n"
     assert command("status", path, "-o", tmp_path / "batch").stdout.endswith("2 done\n")
+
+
+@pytest.fixture
+def nodes() -> Iterator[tuple[Machines, Cluster]]:
+    """Three nodes of two CPUs each."""
+    if reason := missing() or no_hosts():
+        if {os.environ.get("DPADMM_REQUIRE_SLURM"), os.environ.get("DPADMM_REQUIRE_HOSTS")} == {"1"}:
+            pytest.fail(f"DPADMM_REQUIRE_SLURM and DPADMM_REQUIRE_HOSTS are set, but {reason}")
+        pytest.skip(reason)
+    with Machines(["alpha", "beta", "gamma"]) as machines, Cluster(machines) as cluster:
+        # As many ranks on a node as it has CPUs: otherwise Open MPI starts all of them on the first.
+        cluster.environment |= MPI_ENVIRONMENT | {"PRTE_MCA_rmaps_default_mapping_policy": "slot:nooversubscribe"}
+        yield machines, cluster
+
+
+def test_a_job_over_two_nodes_that_loses_one_goes_on_with_the_third_to_the_same_bits(
+    nodes: tuple[Machines, Cluster], config: MakeConfig, write_toml: WriteToml, tmp_path: Path
+) -> None:
+    """The run notices the loss, and its script puts the job back; nothing here helps them."""
+    machines, cluster = nodes
+    path = write_toml(config("mr-admm", "objective", iterations=60, record={"checkpoint": 2, "patience": 3.0}))
+    script = command("submit", path, "--scheduler", "slurm", "--ranks", 3, "-o", "batch.h5").stdout
+    (tmp_path / "job.sbatch").write_text(script)
+    search = f"{HERE / 'slow'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    environment = {**cluster.environment, "PYTHONPATH": search}
+    job = number(cluster.run("sbatch", "job.sbatch", cwd=tmp_path, env=environment))
+    limit = time.monotonic() + SECONDS
+    while not (tmp_path / "batch.h5.restart" / "checkpoint").exists():
+        assert time.monotonic() < limit, f"{outputs(tmp_path)}\n{cluster.logs()}"
+        time.sleep(0.1)
+    assert cluster.job(job)["NodeList"] == "alpha,beta"
+    machines.power_off("beta")
+    wait_for_all(cluster)
+    fields = cluster.job(job)
+    assert (fields["JobState"], fields["Restarts"]) == ("COMPLETED", "1"), outputs(tmp_path)
+    assert "dpadmm: host beta (rank 2) has been silent for more than 3 s" in outputs(tmp_path)
+    assert load(tmp_path / "batch.h5").attributes["timing"]["hosts"].tolist() == ["alpha", "alpha", "gamma"]
+    result_of(path, tmp_path / "serial.h5")
+    assert list(compare(tmp_path / "batch.h5", tmp_path / "serial.h5")) == []
 
 
 def test_srun_without_a_plug_in_of_this_mpi_is_refused(

@@ -14,7 +14,8 @@ from dpadmm_mpi.errors import InputError, unreported_writes
 from dpadmm_mpi.methods import parse
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, State
 from dpadmm_mpi.storage import recorder
-from dpadmm_mpi.storage.result import accounts, is_proven
+from dpadmm_mpi.storage.layout import small_integers
+from dpadmm_mpi.storage.result import accounts, is_proven, words_for
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +36,11 @@ SHAPES = {
 
 
 def test_layout(file: Path) -> None:
-    """Names and shapes as documented, float64 or int64, every axis with its dimension scale."""
+    """Names and shapes as documented, float64 or whole numbers, every axis with its dimension scale."""
     with h5py.File(file) as f:
         for name, shape in SHAPES.items():
             assert f[name].shape == shape, name
-            assert f[name].dtype in (np.float64, np.int64), name
+            assert f[name].dtype == np.float64 or f[name].dtype.kind == "i", name
             if not f[name].is_scale:
                 assert all(len(dim) == 1 for dim in f[name].dims), name
         assert [dim[0].name for dim in f["node_loss"].dims] == ["/run", "/iteration", "/node"]
@@ -49,6 +50,54 @@ def test_layout(file: Path) -> None:
         assert f.attrs["format"] == "dpadmm_mpi"
         assert f.attrs["complete"]
         assert np.isfinite(f["loss"]).all()
+
+
+def test_every_object_explains_itself(file: Path, tmp_path: Path) -> None:
+    """Words, unit and references on every dataset, coordinates included, a title on every group; of all families."""
+    star: dict[str, Any] = {
+        "algorithm": {"method": "ps-admm", "inner_steps": 2},
+        "privacy": {"perturbation": "gaussian", "target": 2.0},
+    }
+    curated: dict[str, Any] = {"algorithm": {"method": "dp-admm"}, "privacy": {"perturbation": "gaussian", "target": 2.0}}
+    faulty = {"network": {"faults": {"loss": 0.3}, "time": {"latency": 0.02}}}
+    for name, raw in (("star", star), ("curated", curated), ("faulty", faulty)):
+        table: dict[str, Any] = {"iterations": 2, "data": {"records": 60, "features": 3}, **raw}
+        dpadmm_mpi.run(table, tmp_path / f"{name}.h5")
+    for path in (file, *tmp_path.glob("*.h5")):
+        with h5py.File(path) as f:
+            objects: dict[str, Any] = {"/": f}
+            f.visititems(objects.__setitem__)
+            for name, item in objects.items():
+                wanted = ["references", *(["title"] if isinstance(item, h5py.Group) else ["long_name", "description"])]
+                wanted += ["units"] if isinstance(item, h5py.Dataset) and item.dtype.kind in "if" else []
+                assert not [key for key in wanted if not item.attrs.get(key)], name
+                assert item.attrs["references"] != "none" and not str(item.attrs.get("long_name")).endswith("a coordinate"), (
+                    name
+                )
+            assert f.attrs["Conventions"].startswith("CF-")
+            assert f["timing/compute_seconds"].attrs["units"] == "s"
+    loaded = dpadmm_mpi.load(file)
+    assert words_for(loaded, "loss").axis == "mean loss"  # a pure number needs no unit at an axis
+    assert "Information Forensics and Security, 2020" in loaded.attributes["/"]["references"]
+
+
+def test_whole_numbers_take_few_bytes_and_come_back_as_they_were(tmp_path: Path) -> None:
+    """A number and a node for each of 20,000 records: a byte of each at most, where both were eight."""
+    path = tmp_path / "many.h5"
+    dpadmm_mpi.run({"iterations": 1, "data": {"records": 20_000, "features": 2}}, path)
+    with h5py.File(path) as f:
+        assert f["data/node_of_record"].dtype == np.int8 and f["data/record"].dtype == np.int16
+        assert sum(f[name].id.get_storage_size() for name in ("data/node_of_record", "data/record")) < 20_000
+    loaded = dpadmm_mpi.load(path)
+    assert loaded["data/record"].dtype == np.int64 and np.array_equal(loaded["data/record"], np.arange(20_000))
+    assert np.bincount(loaded["data/node_of_record"] + 1).tolist()[1:] == loaded["data/sizes"].tolist()
+
+
+@pytest.mark.parametrize(("largest", "bytes_"), [(127, 1), (128, 2), (32_767, 2), (32_768, 4), (2**31 - 1, 4), (2**31, 8)])
+def test_the_smallest_type_that_holds_all(largest: int, bytes_: int) -> None:
+    for values in (np.array([0, largest]), np.array([-largest - 1, 5])):
+        small = small_integers(values)
+        assert (small.itemsize, small.tolist()) == (bytes_, values.tolist())
 
 
 def test_configuration_in_the_file_is_the_resolved_one(file: Path) -> None:

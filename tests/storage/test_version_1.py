@@ -109,7 +109,7 @@ delta = 1e-05
 """,
 }
 each_family = pytest.mark.parametrize("family", TEXTS)
-NEW_ATTRIBUTES = ("title", "column", "units", "scale", "lower_is_better")
+NEW_ATTRIBUTES = ("title", "column", "units", "scale", "lower_is_better", "long_name", "references", "Conventions")
 
 
 def text_of(family: str) -> str:
@@ -123,6 +123,9 @@ def make_old(path: Path, text: str) -> None:
         file.attrs["config"] = text
         file.attrs["config_sha256"] = hashlib.sha256(text.encode()).hexdigest()
         del file.attrs["extensions"]
+        sizes = file["data/sizes"][...]
+        del file["data/sizes"]
+        file.create_dataset("data/sizes", data=sizes.astype(np.int64)).dims[0].attach_scale(file["node"])
 
         def strip(name: str, item: h5py.HLObject) -> None:
             for key in NEW_ATTRIBUTES:
@@ -146,7 +149,7 @@ def test_it_is_shown_as_a_new_one(old: Path, family: str, tmp_path: Path) -> Non
     result_of(tomllib.loads(text_of(family)), tmp_path / "new.h5")
     new, loaded = dpadmm_mpi.load(tmp_path / "new.h5"), dpadmm_mpi.load(old)
     assert loaded.attributes["/"]["format_version"] == 1
-    assert new.attributes["/"]["format_version"] == 3
+    assert new.attributes["/"]["format_version"] == 4
     assert accounts(loaded) == accounts(new)
     for name in ("loss", "test_error", "objective", "consensus_error", "node_loss"):
         assert words_for(loaded, name) == words_for(new, name)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpadmm_mpi.methods.base import NO_NOISE
-from dpadmm_mpi.methods.gaussian import paper_account, paper_noise, sound_account, sound_noise
+from dpadmm_mpi.methods.gaussian import paper_account, paper_noise, papers_noise_std, sound_account, sound_noise
 from dpadmm_mpi.privacy import gaussian_noise, sampled_steps
 from dpadmm_mpi.privacy.account import Account
 from dpadmm_mpi.privacy.recorded_curves import GaussianProfile, Profile, RenyiProfile
@@ -113,7 +113,7 @@ def _(r: CuratedReleases, target: float, delta: float) -> float:
     def total(noise_std: float) -> float:
         return float(_sound_totals(replace(r, noise_std=noise_std), delta, last=True)[0])
 
-    return gaussian_noise.calibrate(total, target, start=paper_noise(replace(r, batch=None), target, delta))
+    return gaussian_noise.calibrate(total, target, start=papers_noise_std(replace(r, batch=None), target, delta))
 
 
 @paper_account.register

@@ -49,6 +49,12 @@ class Curated(Method):
 class Linearised(Curated):
     """f is replaced by its linear approximation in the x step."""
 
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"w_t = \prox ( A \hat x + \hat u, \lambda_1 / \rho )",
+        r"x_t = \hat x - \frac{\eta}{\gamma} ( \nabla f(\hat x) + n_t + \rho A^T (A \hat x - w_t + \hat u) )",
+        r"u_t = \hat u + A x_t - w_t \text{   (w = A x)}",
+    )
+
     eta: Positive | Auto = "auto"  # the step size; auto: 1/L_f
     gamma: NonNegative | Auto = "auto"  # auto: what [C]'s condition needs
     u0: Literal["zero", "as-printed"] = "zero"  # as printed it comes from the records without noise
@@ -117,6 +123,11 @@ class GLExactAdmm(Curated):
     """ADMM for generalised ERM with the x step solved exactly, without noise."""
 
     source: ClassVar[str] = "[C] (3)-(5)"
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"w_t = \prox ( A x_{t-1} + u_{t-1}, \lambda_1 / \rho )",
+        r"x_t = \argmin_x f(x) + \frac{\rho}{2} \lVert A x - w_t + u_{t-1} \rVert^2",
+        r"u_t = u_{t-1} + A x_t - w_t \text{   (w = A x)}",
+    )
 
     @property
     def step_options(self) -> StepOptions:

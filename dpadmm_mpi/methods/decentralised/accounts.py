@@ -16,6 +16,7 @@ import numpy as np
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import NO_NOISE
+from dpadmm_mpi.methods.shared_noise import CORRELATED
 from dpadmm_mpi.privacy.account import Account, AccountKind, accounts
 from dpadmm_mpi.privacy.composition import RandomLoss
 from dpadmm_mpi.privacy.curves import LossSteps
@@ -49,10 +50,6 @@ INEXACT_NOT_PURE = "none: Gaussian noise hides where inexact solves end, and has
 INEXACT = (
     "; and in every data step a Gaussian mechanism of sensitivity 2 tau/mu and deviation s, mu = rho/N + 2 eta V, for solves "
     "that end at a gradient of norm tau (algorithm.tolerance), released with noise N(0, s^2 I) (privacy.release_std)"
-)
-CORRELATED = (
-    "; given the noise of all others and the shared parts that the colluders know, a node's noise is normal with the variance "
-    "noise_std^2 / [M^-1]_ii, M = I + edge_ratio^2 L of the graph without them"
 )
 CALIBRATION = 1e-4  # relative, of the noise's parameter, where it is found by bisection
 
@@ -153,7 +150,7 @@ def condition_margin(r: NetworkReleases) -> Array | None:
     if r.noise is not None and not has_pure_loss(r.noise):
         return None
     reference = r.perturbation.reference_penalty(r) if isinstance(r.perturbation, DataStepPerturbation) else None
-    return None if reference is None else r.B / r.C * (r.rho / r.nodes + 2.0 * reference * r.V) - 2.0 * r.c1
+    return None if reference is None else r.B / r.C * (r.rho / r.nodes + 2.0 * reference * r.fewest_neighbours) - 2.0 * r.c1
 
 
 def condition_failure(r: NetworkReleases) -> str | None:
@@ -229,6 +226,17 @@ class PureAccount(NetworkAccount):
         if r.tolerance:
             return np.full((r.iterations + 1, r.nodes), np.inf)
         return over_iterations(self.step_totals(r), r)
+
+    def of_runs(self, releases: NetworkReleases) -> Array | None:
+        """The costs of the data steps that were taken, added up."""
+        r = releases
+        if r.in_runs is None or r.tolerance or not r.perturbation.private:
+            return None
+        runs, K, nodes = r.in_runs.taken.shape
+        cost = self.step_totals(r.side_by_side()).reshape(K, runs, nodes).swapaxes(0, 1)
+        total = np.cumsum(np.where(r.in_runs.taken, cost, 0.0), axis=1)
+        steps_before = np.searchsorted(r.data_steps, np.arange(r.iterations + 1), side="right")
+        return np.concatenate([np.zeros_like(total[:, :1]), total], axis=1)[:, steps_before]
 
 
 @accounts.register("bound")
@@ -306,8 +314,12 @@ class Epsilon(NetworkAccount):
         words = _words(r) + (INEXACT if r.tolerance else "") + ("" if r.worth is None else CORRELATED)
         return Account("epsilon", title, values, words, not unaccounted(r), NEIGHBOURS, delta, details=details, profile=curve)
 
+    def total(self, releases: NetworkReleases, delta: float) -> float:
+        """Without the curve."""
+        return float(epsilon(releases, delta)[-1].max())
+
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
-        """Epsilon grows with the size of the loss and is met from below, to CALIBRATION."""
+        """Epsilon grows with the size of the loss and is met to CALIBRATION."""
         refuse_calibration(releases, pure=False)
         steps = loss_steps(releases)
         by_convolution = steps is not None and steps.composable
@@ -371,9 +383,6 @@ def met(r: NetworkReleases, target: float, total: Callable[[NetworkReleases], Ar
         if not low < middle < high:
             break
         low, high = (middle, high) if total(scaled(middle, few)).max() <= target else (low, middle)
-    step = CALIBRATION
-    while total(scaled(low)).max() > target:  # by a rounding of one of the others
-        low, step = low * (1.0 - step), min(2.0 * step, 0.5)
     return scaled(low)
 
 

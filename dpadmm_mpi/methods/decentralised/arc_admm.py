@@ -11,6 +11,7 @@ arc (i, j) comes from j and ends at i, which keeps z_ij; what i sends to j stand
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import NoneType
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -25,8 +26,9 @@ from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures
 from dpadmm_mpi.methods.decentralised.plan import NetworkMethod, NetworkPlan, make_plan
 from dpadmm_mpi.methods.measures import Layout, Quantity
 from dpadmm_mpi.methods.nodes import Phase, extended, replaced
+from dpadmm_mpi.networks.faults import Asynchronous, EdgeLoss, Uniform
 from dpadmm_mpi.networks.network import Network
-from dpadmm_mpi.networks.timeline import renewed
+from dpadmm_mpi.networks.timeline import NetworkFaults, renewed
 from dpadmm_mpi.networks.topology import ArcsInto, Topology
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.types import Array, Bools, Ints
@@ -46,9 +48,14 @@ def relaxed_step(arcs: Array, arrived: Array, has_arrived: Bools, relaxation: fl
 
 @methods.register("arc-admm")
 class ArcAdmm(NetworkMethod):
-    """Relaxed arc-based ADMM: a node keeps a vector for each neighbour, so that lost messages and idle nodes do no harm."""
+    """Relaxed arc-based ADMM: a node keeps a vector for each neighbour, so that lost messages only slow it down."""
 
     source: ClassVar[str] = "Bastianello, Carli, Schenato, Todescato 2021"
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"x_i(t) = \argmin_x O_i(x) + ( n_i(t) - \sum_j z_{ij}(t-1) ) \cdot x + \eta V_i \lVert x \rVert^2",
+        r"q_{ij}(t) = 4 \eta x_i(t) - z_{ij}(t-1) \text{ is sent from i to j}",
+        r"z_{ij}(t) = (1 - a) z_{ij}(t-1) + a q_{ji}(t) \text{ if that message arrives}",
+    )
     own_penalties: ClassVar[bool] = False
     released: ClassVar[tuple[str, ...]] = ("messages",)
     sends: ClassVar[tuple[str, ...]] = ("messages",)
@@ -76,6 +83,27 @@ class ArcAdmm(NetworkMethod):
                 "network.faults.compression: arc-admm sends each neighbour a message of its own, which cannot be made of a "
                 "compressed vector; remove it, or choose another method"
             )
+
+    def under_faults(self, faults: NetworkFaults) -> str:
+        words = "network.faults: a message that does not come leaves what its receiver keeps for that neighbour as it is; "
+        if self.is_proven(faults):
+            return words + "without noise arc-admm converges almost surely all the same (Bastianello et al. 2021)"
+        return words + f"no theorem says that arc-admm converges then: the one there is needs {self._needs}"
+
+    _needs: ClassVar[str] = (
+        "0 < relaxation < 1, no delays, and losses and absences that are drawn anew in every iteration and spare each way of "
+        "each edge now and then"
+    )
+
+    def is_proven(self, faults: NetworkFaults | None) -> bool:
+        """Whether the theorem is about these faults: every arc has its turn, whatever was before."""
+        if faults is None:
+            return self.relaxation < 1.0
+        drawn_anew = all(
+            isinstance(kind, NoneType | Uniform | EdgeLoss | Asynchronous) for kind in (faults.loss, faults.absence)
+        )
+        spares_all = faults.loss is None or not faults.loss.always(faults.arcs).any()
+        return self.relaxation < 1.0 and drawn_anew and spares_all and faults.delay is None and faults.change is None
 
     def plan(self, config: Config, topology: Topology, dataset: Dataset[Any]) -> Plan[State]:
         return make_plan(self, config, topology, dataset, kind=ArcPlan)
@@ -187,20 +215,18 @@ class ArcPlan(NetworkPlan):
 
         if own := self.method.own_step():
             return [f"-      nothing is known of its convergence: {own}"]
-        a = self.arc_method.relaxation
-        lines = [*privacy_conditions(self.releases)]
+        lines, a = privacy_conditions(self.releases), self.arc_method.relaxation
         if self.nodes == 1:
             lines.append("-      convergence: a single node is at its optimum after one data step")
-        elif a < 1.0:
-            lines.append(
-                f"holds  convergence: 0 < relaxation < 1 (Bastianello et al. 2021), margin {min(a, 1.0 - a):.4g}; also where "
-                "messages are lost and nodes are idle at random, independently from one iteration to the next"
-            )
-        else:
+        elif self.arc_method.is_proven(self.faults):
+            lines.append(f"holds  convergence: 0 < relaxation < 1 (Bastianello et al. 2021), margin {min(a, 1.0 - a):.4g}")
+        elif self.faults is None:
             lines.append(
                 "-      convergence: with relaxation = 1, the Peaceman-Rachford iteration, x_i converges on a perfect network "
                 "for strongly convex O_i; where messages are lost nothing is proven: lower it"
             )
+        else:
+            lines.append(f"-      convergence: not proven for this network; it needs {self.arc_method._needs}")
         return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
 
     def replayed(self, node: Node, released: Array) -> list[State]:

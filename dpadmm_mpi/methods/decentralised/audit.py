@@ -15,6 +15,7 @@ import numpy as np
 from dpadmm_mpi.data.dataset import Dataset
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods.audited_shared_noise import SharedNoise
 from dpadmm_mpi.methods.auditing import (
     AuditRequest,
     Examined,
@@ -34,9 +35,9 @@ from dpadmm_mpi.methods.decentralised.algorithm import (
     Settings,
     State,
     argmin_behind,
+    kept,
     penalty_of,
 )
-from dpadmm_mpi.methods.decentralised.audited_noise import SharedNoise
 from dpadmm_mpi.methods.decentralised.audited_steps import (
     CORNERS,
     AuditedStep,
@@ -48,11 +49,12 @@ from dpadmm_mpi.methods.decentralised.audited_steps import (
     joined,
 )
 from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
+from dpadmm_mpi.privacy.account import accounts_of_parts
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian, lacking_for_audit
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation
 from dpadmm_mpi.problems.objective import DENSE_HESSIAN
 from dpadmm_mpi.registry import is_inside, place_of
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Ints
 
 SLACK = 1e-6  # of a loss, relative and absolute: more than the solver leaves open
 SEARCHED_RUNS = 16  # in which the worst neighbours are searched for
@@ -71,6 +73,7 @@ def _(plan: NetworkPlan, recording: Recording, dataset: Dataset[Any], request: A
     losses, noise = np.cumsum(np.stack([loss for loss, _ in seen]), axis=2), np.stack([noise for _, noise in seen])
     findings = [*_noise_findings(plan, nodes, noise)] if transcript.shared is None else transcript.shared.findings(nodes)
     findings += _recycling_findings(transcript)
+    findings += _idle_findings(transcript)
     findings += [finding for check in checks for finding in check.findings]
     findings += _total_findings(transcript, nodes, losses)
     # A neighbour that was searched for in some runs tells about the distribution in the others only.
@@ -78,9 +81,17 @@ def _(plan: NetworkPlan, recording: Recording, dataset: Dataset[Any], request: A
     fixed, fresh = losses[:, :, -1, : CORNERS * chosen], losses[:, transcript.searched :, -1, CORNERS * chosen :]
     for some in (fixed, fresh):
         if some.size:
-            findings += distribution_findings(some, lambda delta: accounts.epsilon(plan.releases, delta)[-1, nodes])
+            findings += distribution_findings(some, lambda delta: _last_epsilon(plan, delta)[nodes])
     pure = np.isfinite(recording["privacy/node_bound"]).all()
     return Examined(nodes, losses, plan.releases.data_steps, findings, against="bound" if pure else "epsilon")
+
+
+def _last_epsilon(plan: NetworkPlan, delta: float) -> Array:
+    """Of each node at the end, (N,), in the worst run."""
+    if plan.releases.in_runs is None:
+        return np.asarray(accounts.epsilon(plan.releases, delta)[-1])
+    (account,) = accounts_of_parts(plan.releases, lambda part: (accounts.Epsilon().compute(part, delta),))
+    return np.asarray(account.node_values[-1])
 
 
 def refuse_other_steps(plan: NetworkPlan, recording: Recording) -> None:
@@ -100,6 +111,12 @@ def refuse_other_steps(plan: NetworkPlan, recording: Recording) -> None:
         raise InputError(
             f"{recording.source}: with privacy.release_std the noise cannot be recovered from what was released, so the run "
             "cannot be audited"
+        )
+    if plan.faults is not None and plan.faults.compression is not None:
+        raise InputError(f"{recording.source}: what was released is compressed, which hides the noise; it cannot be audited")
+    if plan.faults is not None and isinstance(plan.releases.noise, CorrelatedGaussian):
+        raise InputError(
+            f"{recording.source}: neighbours share noise on a network with faults, which the audit does not follow"
         )
     assert plan.releases.noise is not None
     noise = type(plan.releases.noise)
@@ -129,6 +146,25 @@ class Transcript:
     def searched(self) -> int:
         """Runs in which the worst neighbours are searched for: at most half of them, but one."""
         return max(1, min(SEARCHED_RUNS, self.runs // 2))
+
+    @property
+    def everything(self) -> range:
+        """All runs."""
+        return range(self.runs)
+
+    def node_before(self, t: int) -> Node:
+        """All nodes as they begin iteration t: with the neighbours that they have heard by then."""
+        settings = self.node.settings
+        return self.node if self.plan.faults is None else Node(settings, self.node.nodes, self.everything, t - 1)
+
+    def alike(self, node: int, t: int, runs: slice) -> list[Ints]:
+        """Those of some runs in which a node takes the data step of iteration t, in groups with equally many neighbours."""
+        some = np.arange(self.runs)[runs]
+        if self.plan.faults is None:
+            return [some]
+        taken = ~self.node.settings.rests(t, self.everything)[some, node]
+        degree = np.broadcast_to(self.node_before(t).degree, (self.runs, self.plan.nodes, 1))[some, node, 0]
+        return [some[taken & (degree == count)] for count in np.unique(degree[taken])]
 
     def drawn(self, t: int) -> Array:
         """e_i(t) of all nodes and runs, (runs, N, d), as recovered from what was released."""
@@ -164,7 +200,9 @@ def read_transcript(plan: NetworkPlan, recording: Recording, dataset: Dataset[An
     transcript = Transcript(recording, plan, dataset, node, history)
     if not isinstance(noise, CorrelatedGaussian):
         return transcript
-    return replace(transcript, shared=SharedNoise(plan, noise, settings, cache(transcript.drawn)))
+    assert plan.releases.worth is not None
+    about = plan.topology, noise, settings.seed, settings.parameter[:, 0], plan.releases.data_steps, plan.releases.worth
+    return replace(transcript, shared=SharedNoise(*about, cache(transcript.drawn)))
 
 
 @dataclass(frozen=True)
@@ -189,18 +227,19 @@ class NodeView:
         transcript, steps = self.transcript, self.transcript.plan.releases.data_steps
         chosen = records_to_replace(self.rows, self.node, request.record, candidates)
         pairs = corners(self.rows, self.targets, transcript.plan.loss, chosen)
-        if len(some := chosen[: request.adversaries]):
+        if transcript.plan.faults is None and len(searched := chosen[: request.adversaries]):  # all runs must share the steps
             known = [self.step(t, slice(0, transcript.searched)) for t in steps]
-            pairs = joined([pairs, worst_replacements(known, some)])
-        losses = np.empty((transcript.runs, len(steps), len(pairs.replaced)))
-        noise = np.empty((transcript.runs, len(steps), transcript.plan.features))
+            pairs = joined([pairs, worst_replacements(known, searched)])
+        losses = np.zeros((transcript.runs, len(steps), len(pairs.replaced)))  # of steps that are not taken: nothing
+        noise = np.full((transcript.runs, len(steps), transcript.plan.features), np.nan)
         for first in range(0, transcript.runs, self._together(len(pairs.replaced))):
-            runs = slice(first, first + self._together(len(pairs.replaced)))
+            some = slice(first, first + self._together(len(pairs.replaced)))
             for k, t in enumerate(steps):
-                step = self.step(t, runs)
-                losses[runs, k], noise[runs, k] = step.losses(pairs), step.noise
-                for check in checks:
-                    check.see(losses[runs, k], check.limit(step, pairs, self.node, k), (self.node, t, first))
+                for runs in transcript.alike(self.node, t, some):
+                    step = self.step(t, runs)
+                    losses[runs, k], noise[runs, k] = step.losses(pairs), step.noise
+                    for check in checks:
+                        check.see(losses[runs, k], check.limit(step, pairs, self.node, k, runs), (self.node, t), runs)
         return losses, noise
 
     def _together(self, pairs: int) -> int:
@@ -208,7 +247,7 @@ class NodeView:
         d = self.transcript.plan.features
         return max(1, TOGETHER // max(d * d, pairs * d, len(self.rows)))
 
-    def step(self, t: int, runs: slice) -> AuditedStep:
+    def step(self, t: int, runs: slice | Ints) -> AuditedStep:
         """Iteration t in some runs; of noise that neighbours share, given all that is known of it."""
         step, shared = self.step_as_drawn(t, runs), self.transcript.shared
         if shared is None:
@@ -216,27 +255,31 @@ class NodeView:
         e, deviation = shared.given_the_others(self.node, t)
         return replace(step, noise=e[runs], parameter=deviation)
 
-    def step_as_drawn(self, t: int, runs: slice) -> AuditedStep:
-        """The same with the noise as the node has drawn it."""
+    def step_as_drawn(self, t: int, runs: slice | Ints) -> AuditedStep:
+        """The same with the noise as the node has drawn it. In all of these runs it has equally many neighbours."""
         transcript, i = self.transcript, self.node
-        plan, node, perturbation = transcript.plan, transcript.node, transcript.plan.releases.perturbation
+        plan, node, perturbation = transcript.plan, transcript.node_before(t), transcript.plan.releases.perturbation
         assert isinstance(perturbation, DataStepPerturbation)
         assert plan.releases.noise is not None
         before = transcript.history[t - 1]
-        before = before._replace(**{name: values[runs] for name, values in before._asdict().items()})
         problem = plan.problem(self.rows, self.targets)
         linear, quadratic = penalty_of(plan.method, node, before, t, np.zeros_like(before.primal))
-        linear, penalty = linear[:, i], float(quadratic[i])
-        f = argmin_behind(plan.method, node, before, transcript.history[t].primal[runs], t)[:, i]
+        linear, penalty = linear[runs, i], _common(quadratic, runs, i)
+        f = argmin_behind(plan.method, node, before, transcript.history[t].primal, t)[runs, i]
         about = problem, plan.releases.noise, float(node.settings.parameter[t, i]), penalty
         if perturbation.on_release:
             unchanged = Pairs(np.zeros(1, dtype=np.int64), self.rows[:1], None if self.targets is None else self.targets[:1])
-            argmin = argmins(problem, unchanged, linear, penalty, before.primal[:, i])[:, 0]
+            argmin = argmins(problem, unchanged, linear, penalty, before.primal[runs, i])[:, 0]
             return OnRelease(*about, argmin, f - argmin, linear)
-        factor = float(perturbation.objective_factor(node.eta(t), node.degree)[i, 0])
+        factor = _common(perturbation.objective_factor(node.eta(t), node.degree)[..., 0], runs, i)
         slopes = problem.slopes(problem.margins(f))
         gradient = problem.weight * problem.weighted_sums(slopes) + problem.ridge * f + problem.rest_gradient(f)
         return InObjective(*about, f, -(gradient + linear + penalty * f) / factor, factor)
+
+
+def _common(values: Array, runs: slice | Ints, node: int) -> float:
+    """Of a node in runs that share it; (nodes,), or (runs, nodes) where some do not."""
+    return float(values[node] if values.ndim == 1 else values[runs, node][0])
 
 
 @dataclass
@@ -244,20 +287,20 @@ class StepCheck:
     """Every loss of a single data step against a limit; the worst excess is kept."""
 
     words: str
-    limit: Callable[[AuditedStep, Pairs, int, int], Any]  # of a step, pairs, a node and the number of the step
+    limit: Callable[[AuditedStep, Pairs, int, int, Ints], Any]  # of a step, pairs, a node, the number of the step, and runs
     worst: float = 0.0
     findings: list[str] = field(default_factory=list)
 
-    def see(self, losses: Array, limit: Any, where: tuple[int, int, int]) -> None:
-        """`where`: node, iteration and the first of these runs."""
+    def see(self, losses: Array, limit: Any, where: tuple[int, int], runs: Ints) -> None:
+        """`where`: node and iteration."""
         limits = np.broadcast_to(limit, losses.shape)
         excess = losses - limits - SLACK * (1.0 + np.abs(limits))
         if excess.max() > self.worst:
             self.worst = float(excess.max())
             run, pair = np.unravel_index(excess.argmax(), excess.shape)
-            node, t, first = where
+            node, t = where
             self.findings = [
-                f"node {node} lost {losses[run, pair]:.6g} in iteration {t} of run {first + int(run)} alone, more than "
+                f"node {node} lost {losses[run, pair]:.6g} in iteration {t} of run {runs[run]} alone, more than "
                 f"{self.words} {limits[run, pair]:.6g}"
             ]
 
@@ -266,17 +309,25 @@ def _step_checks(transcript: Transcript) -> list[StepCheck]:
     """The supremum of a step, what the proofs allow at the noise that was drawn, and what the pure accounts charge for it."""
     releases = transcript.plan.releases
     checks = [
-        StepCheck("the largest loss that a data step can have,", lambda step, pairs, node, k: step.supremum()),
-        StepCheck("the proof of epsilon allows at its noise,", lambda step, pairs, node, k: step.limits(pairs)),
+        StepCheck("the largest loss that a data step can have,", lambda step, pairs, node, k, runs: step.supremum()),
+        StepCheck("the proof of epsilon allows at its noise,", lambda step, pairs, node, k, runs: step.limits(pairs)),
     ]
     for name, words in _pure_accounts(transcript).items():
-        charged = np.diff(transcript.recording[f"privacy/node_{name}"][releases.data_steps], axis=0, prepend=0.0)
+        charged = np.diff(_charged(transcript, name)[:, releases.data_steps], axis=1, prepend=0.0)
         checks.append(StepCheck(f"the {words} charges for it,", _charges(charged)))
     return checks
 
 
-def _charges(charged: Array) -> Callable[[AuditedStep, Pairs, int, int], Any]:
-    return lambda step, pairs, node, k: charged[k, node]
+def _charged(transcript: Transcript, name: str) -> Array:
+    """What an account says of each run, (runs, T+1, N); where all are alike, what it says of all."""
+    recorded = transcript.recording[f"privacy/node_{name}"][None]
+    if transcript.plan.faults is None:
+        return np.broadcast_to(recorded, (transcript.runs, *recorded.shape[1:]))
+    return transcript.recording[f"privacy/run_{name}"]
+
+
+def _charges(charged: Array) -> Callable[[AuditedStep, Pairs, int, int, Ints], Any]:
+    return lambda step, pairs, node, k, runs: charged[runs, k, node][:, None]
 
 
 def _pure_accounts(transcript: Transcript) -> dict[str, str]:
@@ -292,7 +343,9 @@ def _noise_findings(plan: NetworkPlan, nodes: list[int], noise: Array) -> list[s
     kind = plan.releases.noise
     assert kind is not None
     parameter = plan.releases.parameter[:, nodes].T[:, None, :]
-    return noise_findings(noise, kind.norm_cdf(np.linalg.norm(noise, axis=-1), parameter, plan.features))
+    shorter = kind.norm_cdf(np.linalg.norm(noise, axis=-1), parameter, plan.features)
+    drawn = ~np.isnan(shorter)  # by those who have taken the step
+    return noise_findings(noise, shorter) if drawn.all() else noise_findings(noise[drawn], shorter[drawn])
 
 
 def _recycling_findings(transcript: Transcript) -> list[str]:
@@ -301,7 +354,12 @@ def _recycling_findings(transcript: Transcript) -> list[str]:
     recycled = np.setdiff1d(np.arange(1, plan.iterations + 1), plan.releases.data_steps)
     gradient = np.zeros_like(transcript.history[0].primal)
     for t in recycled:
-        after = plan.method.recycled_again(node, transcript.history, t, gradient)
+        if plan.faults is None:
+            after = plan.method.recycled_again(node, transcript.history, t, gradient)
+        else:
+            before = transcript.history[t - 1]
+            after = plan.method.recycled_step(transcript.node_before(t), before, t)
+            after = kept(before, after, ~node.settings.takes_part(t, transcript.everything))
         expected, gradient = after.primal, after.gradient
         gaps = np.abs(expected - transcript.history[t].primal).max(axis=(1, 2))
         allowed = 1e-8 * np.maximum(1.0, np.abs(expected).max(axis=(1, 2)))
@@ -311,18 +369,37 @@ def _recycling_findings(transcript: Transcript) -> list[str]:
     return []
 
 
+def _idle_findings(transcript: Transcript) -> list[str]:
+    """Nobody has anything new who takes no step, and so spends nothing."""
+    plan, settings, runs = transcript.plan, transcript.node.settings, transcript.everything
+    if plan.faults is None:
+        return []
+    for t in range(1, plan.iterations + 1):
+        idle = settings.rests(t, runs) if plan.method.is_data_step(t) else ~settings.takes_part(t, runs)
+        new = (transcript.history[t].primal != transcript.history[t - 1].primal).any(axis=2)
+        if (idle & new).any():
+            run, node = np.argwhere(idle & new)[0]
+            return [
+                f"node {node} has released something new in iteration {t} of run {run}, in which it is said to take no step"
+            ]
+    return []
+
+
 def _total_findings(transcript: Transcript, nodes: list[int], losses: Array) -> list[str]:
-    """No realised loss above a pure bound."""
+    """No realised loss above a pure bound, and no node better off than in one of the runs."""
     recording, plan = transcript.recording, transcript.plan
     steps = plan.releases.data_steps
     findings = []
     for name, words in _pure_accounts(transcript).items():
-        allowed = recording[f"privacy/node_{name}"][steps][:, nodes].T[:, None, :, None]
+        charged = _charged(transcript, name)
+        if (charged.max(axis=0) > recording[f"privacy/node_{name}"] * (1.0 + SLACK)).any():
+            findings.append(f"the {words} of a node is below that of one of its runs")
+        allowed = charged[:, steps][:, :, nodes].transpose(2, 0, 1)[..., None]
         excess = losses - allowed * (1.0 + SLACK) - SLACK
         if excess.max() > 0:
             k, run, step, _ = np.unravel_index(excess.argmax(), excess.shape)
             findings.append(
                 f"node {nodes[int(k)]} lost {losses[k, run, step].max():.4g} by iteration {steps[step]} of run {run}, more "
-                f"than the {words} {allowed[k, 0, step, 0]:.4g}"
+                f"than the {words} {allowed[k, run, step, 0]:.4g}"
             )
     return findings

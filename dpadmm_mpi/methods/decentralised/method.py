@@ -22,6 +22,12 @@ class Decentralised(NetworkMethod):
     Derive from it, or from one of its members, for a method of your own.
     """
 
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"f_i(t) = \argmin_f O_i(f) + (2 \lambda_i(t-1) + n_i(t)) \cdot f"
+        r" + \eta_i(t) \sum_j \lVert \frac{f_i(t-1) + f_j(t-1)}{2} - f \rVert^2",
+        r"\lambda_i(t) = \lambda_i(t-1) + \frac{\theta_i(t)}{2} \sum_j (f_i(t) - f_j(t))",
+    )
+
     allow_unproven: bool = False  # run although penalties fall or theta exceeds eta, which no theorem covers
 
     @property
@@ -62,6 +68,12 @@ class Recycling(Decentralised):
     """Even iterations recycle the step before instead of touching the records."""
 
     general_form: ClassVar[str] = "mr-admm"
+    formulas: ClassVar[tuple[str, ...]] = (
+        *Decentralised.formulas,
+        r"\tilde g_i = -2 \lambda_i(2k-2) - \eta_i(2k-1) \sum_j (2 f_i(2k-1) - f_i(2k-2) - f_j(2k-2))",
+        r"f_i(2k) = f_i(2k-1) - \frac{\tilde g_i + 2 \lambda_i(2k-1) + \eta_i(2k-1) \sum_j (f_i(2k-1) - f_j(2k-1))}"
+        r"{2 \eta_i(2k-1) V_i + \gamma}",
+    )
 
     release: ClassVar[type[FreeAccuracy]] = FreeWithRecycling
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, get_args
 
-import msgspec
 import numpy as np
 
 from dpadmm_mpi.config import schedules
@@ -17,6 +16,7 @@ from dpadmm_mpi.config.schedules import Geometric, NonNegativeSchedule, Schedule
 from dpadmm_mpi.data.dataset import Dataset, target_of
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods import faulty_runs, shared_noise
 from dpadmm_mpi.methods.base import (
     NO_NOISE,
     Assumptions,
@@ -30,19 +30,19 @@ from dpadmm_mpi.methods.base import (
     perturbation_name,
     target_notes,
 )
-from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Node, Settings, State, state_type
+from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, NetworkSteps, Node, Settings, State, kept, state_type
 from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK, GraphMatrices
 from dpadmm_mpi.methods.decentralised.measures import NetworkMeasures, ZNorm
 from dpadmm_mpi.methods.measures import Layout
 from dpadmm_mpi.networks.metropolis import acceleration, metropolis, second_eigenvalue
-from dpadmm_mpi.networks.timeline import faults_on
+from dpadmm_mpi.networks.timeline import Inbox, NetworkFaults, Timeline, faults_on, groups
 from dpadmm_mpi.networks.topology import IncomingSum, Topology, WeightedSum
 from dpadmm_mpi.networks.virtual_time import Leg
-from dpadmm_mpi.privacy.account import calibrate
+from dpadmm_mpi.privacy.account import Account, calibrate
 from dpadmm_mpi.privacy.correlated_noise import Worth
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian, Noise
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation, ObjectivePerturbation, Perturbation, perturbations
-from dpadmm_mpi.privacy.releases import NetworkReleases
+from dpadmm_mpi.privacy.releases import InRuns, NetworkReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.losses import Loss, claims
 from dpadmm_mpi.problems.objective import NodeProblem
@@ -50,6 +50,7 @@ from dpadmm_mpi.problems.regularisers import Ridge, SmoothRegulariser, smooth_re
 from dpadmm_mpi.problems.softmax import node_problem
 from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
+NOT_EXAMINED = "-      convergence: not proven for a network with faults; the theorems are about one that loses nothing"
 PER_RECORD = "problem.C/records"  # the weight of a record in the objective of the smallest node
 
 
@@ -165,7 +166,7 @@ class NetworkPlan(Plan[State]):
 
     @property
     def known_before(self) -> Mapping[str, Known]:
-        return {**super().known_before, **self._pairs, **self._correlation}
+        return {**faulty_runs.recorded(self), **super().known_before, **self._pairs, **self._correlation}
 
     @property
     def _pairs(self) -> dict[str, Known]:
@@ -174,36 +175,42 @@ class NetworkPlan(Plan[State]):
         from dpadmm_mpi.methods.decentralised.observers import pair_epsilon
 
         epsilon = next(account for account in self.accounts if account.name == "epsilon")
+        if self.faults is not None and epsilon.run_values is not None:
+            return self._pairs_by_run(epsilon)
         text = f"{epsilon.title} of a node against another one, which sees the messages of its neighbours alone; nan: itself"
         pairs = pair_epsilon(epsilon.node_values, self.topology, self.consensus_steps)
         return {"privacy/pair_epsilon": Known(pairs, ("node", "privacy/observer"), text)}
+
+    def _pairs_by_run(self, epsilon: Account) -> dict[str, Known]:
+        """By what has really arrived: the worst run of each pair."""
+        text = f"{epsilon.title} of a node against another one, which sees what arrives at it alone; nan: itself; the worst run"
+        return {"privacy/pair_epsilon": Known(faulty_runs.pairs_by_run(self, epsilon), ("node", "privacy/observer"), text)}
+
+    def takes_part(self, timeline: Timeline) -> Bools:
+        return timeline.joined if self.method.counts_heard else timeline.present
+
+    @property
+    def takes_part_in_words(self) -> str:
+        return "it is there, and has heard a neighbour" if self.method.counts_heard else super().takes_part_in_words
 
     @property
     def _examines_pairs(self) -> bool:
         """Only where a matrix over the nodes is small, and there is an epsilon that holds against every single node."""
         noise = self.releases.noise
-        every = not isinstance(noise, CorrelatedGaussian) or (isinstance(noise.colluders, int) and noise.colluders > 0)
+        every = not isinstance(noise, CorrelatedGaussian) or shared_noise.holds_against_every_node(noise)
         return every and 1 < self.nodes <= LARGEST_NETWORK and any(account.name == "epsilon" for account in self.accounts)
 
     @property
     def _correlation(self) -> dict[str, Known]:
-        """Of noise that neighbours share: its worth against those whom the accounts are about, and an eavesdropper alone."""
+        """Of noise that neighbours share."""
         r = self.releases
         if not isinstance(r.noise, CorrelatedGaussian) or r.worth is None:
             return {}
         from dpadmm_mpi.methods.decentralised import accounts
 
-        outside = _against_eavesdropper(r.noise, self.topology)
         delta = self.config.privacy.delta
-        total = accounts.epsilon(replace(r, worth=outside.factor), delta)[-1]
-        words = "deviation of a node's noise, given that of all others, over noise_std: against"
-        return {
-            "privacy/worth": Known(r.worth, ("node",), f"{words} an eavesdropper and the colluders, who pool their seeds"),
-            "privacy/eavesdropper_worth": Known(outside.factor, ("node",), f"{words} an eavesdropper who knows no seed"),
-            "privacy/eavesdropper_epsilon": Known(
-                total, ("node",), f"epsilon at delta = {delta:g} at the end, against an eavesdropper who knows no seed"
-            ),
-        }
+        against = lambda worth: accounts.epsilon(replace(r, worth=worth), delta)[-1]  # noqa: E731
+        return shared_noise.recorded(r.noise, r.worth, self.topology, against, delta)
 
     @property
     def _gamma(self) -> dict[str, Schedules]:
@@ -240,8 +247,11 @@ class NetworkPlan(Plan[State]):
         if own := self.method.own_step():
             return [f"-      nothing is known of its convergence: {own}"]
         from dpadmm_mpi.methods.decentralised.curvature import curvature_of
-        from dpadmm_mpi.methods.decentralised.theory import Theorems, sample_sizes
+        from dpadmm_mpi.methods.decentralised.theory import Theorems, privacy_conditions, sample_sizes
 
+        samples = sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
+        if self.faults is not None:
+            return [*privacy_conditions(self.releases), NOT_EXAMINED, *samples]
         unbounded = schedules.grows_without_bound(self.method.eta)
         curvature = curvature_of(self.releases, self.ridge, assumed.dataset)
         theorems = Theorems(self.topology, self.releases, self.ridge, curvature, unbounded)
@@ -249,7 +259,7 @@ class NetworkPlan(Plan[State]):
         recycled = self.config.release.free.recycled()
         recycles = self.method.recycling_gamma is not None and recycled != 0
         lines = theorems.conditions(gamma if recycles else None, not self.method.own_penalties, recycled or 1)
-        return lines + sample_sizes(self.releases, assumed.f_ref, assumed.tau, assumed.beta, assumed.gap)
+        return lines + samples
 
     def problem(self, signed: Matrix, targets: Array | None = None) -> NodeProblem:
         terms = self.releases.C, self.ridge, self.regulariser
@@ -270,6 +280,8 @@ class NetworkPlan(Plan[State]):
         do not see records, for the audit.
         """
         method, everyone = self.method, node.nodes
+        if self.faults is not None:
+            return self._replayed_with(self.faults, node, released)
         about = self.topology.channels["edges"], everyone, everyone
         incoming = WeightedSum(*about, metropolis(self.topology).of_neighbours) if method.mixes else IncomingSum(*about)
         states: list[State] = []
@@ -282,6 +294,30 @@ class NetworkPlan(Plan[State]):
             state = state._replace(primal=primal, neighbour_sum=sums)
             if t > 0 and method.is_data_step(t):
                 state = method.dual_step(node, state, t)
+            states.append(state)
+        return states
+
+    def _replayed_with(self, faults: NetworkFaults, node: Node, released: Array) -> list[State]:
+        """The same from what has arrived, and with the steps that the nodes have taken."""
+        method, everyone, runs, settings = self.method, node.nodes, range(len(released)), node.settings
+        inbox = Inbox(faults, runs, everyone, everyone)
+        shape = len(released), len(faults.arcs), released.shape[-1]
+        held, late = np.zeros(shape), np.zeros((*shape[:2], faults.longest_delay * shape[2])) if faults.longest_delay else None
+        blank = dict.fromkeys((*State._fields, *method.extra_state), np.zeros_like(released[:, 0]))
+        state, states = state_type(method.extra_state)(**blank), []
+        for t in range(released.shape[1]):
+            before, primal = state, released[:, t]
+            if t > 0 and method.is_data_step(t):
+                gradient = method.gradient_behind(Node(settings, everyone, runs, t - 1), before, primal, t)
+                state = kept(before, before._replace(gradient=gradient), settings.rests(t, runs))
+            elif t > 0:
+                after = method.recycled_step(Node(settings, everyone, runs, t - 1), before, t)
+                state = kept(before, after, ~settings.takes_part(t, runs))
+            held, late = inbox.receive(t, held, late, primal)
+            state = state._replace(primal=primal, neighbour_sum=inbox.sums(t, held, method.mixes))
+            if t > 0 and method.is_data_step(t):
+                after = method.dual_step(Node(settings, everyone, runs, t), state, t)
+                state = kept(state, after, ~settings.takes_part(t, runs))
             states.append(state)
         return states
 
@@ -307,7 +343,7 @@ class NetworkPlan(Plan[State]):
         """Only where the optimum was asked for, all nodes have one penalty, and matrices over the nodes are small."""
         r = self.releases
         common = schedules.is_common(r.eta) and schedules.is_common(r.theta)
-        return self.config.record.optimum and common and 1 < self.nodes <= LARGEST_NETWORK
+        return self.config.record.optimum and common and 1 < self.nodes <= LARGEST_NETWORK and self.faults is None
 
     def _z_norm(self) -> ZNorm | None:
         if not self._has_z_norm:
@@ -342,7 +378,6 @@ def make_plan(
     terms = config.problem.terms
     assert isinstance(terms, ConsensusTerms)
     check_sizes(terms.C, dataset.sizes)
-    refuse_noise(config, topology)
     loss = fitted_loss(config, dataset)
     releases = _releases(method, config, topology, dataset, loss)
     notes = []
@@ -364,6 +399,7 @@ def make_plan(
     notes += kept.notes
     notes += [f"{sentence}; no theorem covers that" for sentence in uncovered(releases.eta, releases.theta)]
     notes += _ambiguities(method, releases, topology.nodes)
+    notes += _recycled_more(config.release.free.recycled() or 0)
     if schedules.grows_without_bound(method.eta):
         notes.append(
             "the penalties grow without bound, so the sum of 1/eta(t) is finite and the nodes agree where they are stopped, "
@@ -375,7 +411,8 @@ def make_plan(
             f"the dual steps differ between the nodes, so the nodes agree in the end, but not at the optimum: {weights}for the "
             f"duals do not add up to zero; one algorithm.theta for all, for example {releases.eta[0].min():g}, leads there"
         )
-    notes += _shared_in_words(releases, topology)
+    if isinstance(releases.noise, CorrelatedGaussian) and releases.worth is not None:
+        notes.append(shared_noise.in_words(releases.noise, releases.worth, topology))
     settings = _settings(method, config, topology, releases)
     if topology.nodes == 1 and (settings.gamma == 0.0).any():
         raise InputError("algorithm.gamma: must be above 0 on a single node, where the recycled step divides by it")
@@ -417,9 +454,13 @@ def _ambiguities(method: NetworkMethod, releases: NetworkReleases, nodes: int) -
     ]
 
 
-def refuse_noise(config: Config, topology: Topology) -> None:
-    if faults_on(topology) is not None and config.is_noisy:
-        raise InputError('network.faults: the accounts do not know them yet; use privacy.perturbation = "none"')
+def _recycled_more(recycled: int) -> list[str]:
+    if recycled <= 1:
+        return []
+    return [
+        f"release.recycle: [R] proves convergence with one recycled step after each data step; of {recycled} nothing is proven "
+        "but their privacy, which costs nothing more"
+    ]
 
 
 def check_sizes(C: float, sizes: Ints) -> None:
@@ -474,7 +515,25 @@ def _releases(method: NetworkMethod, config: Config, topology: Topology, dataset
         subspace=loss.span,
         worth=None if worth is None else worth.factor,
         unaccounted=method.unaccounted() if perturbation.private else "",
+        in_runs=_in_runs(method, config, topology, steps),
     )
+
+
+def _in_runs(method: NetworkMethod, config: Config, topology: Topology, steps: Ints) -> InRuns | None:
+    """Which data steps the nodes take in each run, and with how many neighbours; None where nothing goes wrong.
+
+    Faults are drawn without a look at the records and known to everybody, so that accounts may be about what has happened.
+    """
+    if (faults := faults_on(topology)) is None:
+        return None
+    taken = np.empty((config.runs, len(steps), topology.nodes), dtype=bool)
+    V = np.ones(taken.shape) if method.mixes else np.broadcast_to(topology.degree.astype(np.float64), taken.shape).copy()
+    for runs in groups(config.runs):
+        timeline, some = faults.timeline(runs), slice(runs.start, runs.stop)
+        taken[some] = (timeline.joined if method.counts_heard else timeline.present)[:, steps]
+        if method.counts_heard:
+            V[some] = timeline.degree[:, steps - 1]
+    return InRuns(taken, V)
 
 
 def _rho_of(rho: float, places: int, nodes: int) -> float:
@@ -490,31 +549,8 @@ def _worth(noise: Noise, parameter: Array, topology: Topology) -> Worth | None:
                 'privacy.noise_std: noise = "correlated-gaussian" has one for all nodes, as what neighbours share must cancel; '
                 "give one number, or one per data step"
             )
-        named = [] if isinstance(noise.colluders, int) else noise.colluders
-        if any(node >= topology.nodes for node in named) or len(set(named)) < len(named):
-            raise InputError(f"privacy.colluders: found {named}; there are the nodes 0 to {topology.nodes - 1}, each once")
+        return shared_noise.worth_of(noise, topology)
     return noise.worth(topology.neighbours)
-
-
-def _against_eavesdropper(noise: CorrelatedGaussian, topology: Topology) -> Worth:
-    found = msgspec.structs.replace(noise, colluders=0).worth(topology.neighbours)
-    assert found is not None
-    return found
-
-
-def _shared_in_words(r: NetworkReleases, topology: Topology) -> list[str]:
-    """What noise that neighbours share is worth, and whom one has to trust."""
-    if not isinstance(r.noise, CorrelatedGaussian) or r.worth is None:
-        return []
-    outside = _against_eavesdropper(r.noise, topology).factor
-    who = f"any {r.noise.colluders} of the nodes" if isinstance(r.noise.colluders, int) else f"the nodes {r.noise.colluders}"
-    colluders = "" if r.noise.colluders in (0, []) else f" together with {who}"
-    return [
-        f"neighbours share noise by secret seeds: against an eavesdropper{colluders} it is worth {r.worth.min():.4g} to "
-        f"{r.worth.max():.4g} times noise_std, against an eavesdropper alone {outside.min():.4g} to {outside.max():.4g} times; "
-        "against more colluders than that (privacy.colluders) the accounts do not hold, and all seeds of a node together leave "
-        "it noise_std"
-    ]
 
 
 def _release_std(method: NetworkMethod, perturbation: Perturbation) -> float:
@@ -608,9 +644,10 @@ def _settings(method: NetworkMethod, config: Config, topology: Topology, release
 
 
 def _resting(releases: NetworkReleases) -> Bools:
-    """(1, T+1, N): the data steps of nodes whose budget is spent."""
-    resting = np.zeros((1, releases.iterations + 1, releases.nodes), dtype=bool)
-    resting[0, releases.data_steps] = ~releases.active
+    """(1 or R, T+1, N): the data steps of nodes whose budget is spent; or, where runs differ, that they do not take."""
+    active = releases.active[None] if releases.in_runs is None else releases.in_runs.taken
+    resting = np.zeros((len(active), releases.iterations + 1, releases.nodes), dtype=bool)
+    resting[:, releases.data_steps] = ~active
     return resting
 
 

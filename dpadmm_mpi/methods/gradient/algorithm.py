@@ -20,6 +20,7 @@ from dpadmm_mpi.methods.decentralised.algorithm import State, kept, state_type
 from dpadmm_mpi.methods.nodes import DIVERGED, Phase, replaced, starting_points
 from dpadmm_mpi.networks.metropolis import accelerated
 from dpadmm_mpi.networks.timeline import Mixing, NetworkFaults
+from dpadmm_mpi.privacy.correlated_noise import Neighbours, shared_noise
 from dpadmm_mpi.privacy.noises import Gaussian, draw
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.objective import NodeProblem
@@ -38,6 +39,8 @@ class Settings:
     init: str
     seed: int
     features: int
+    edge_ratio: float | None = None  # deviation of what neighbours share of their noise, over sigma; None: nothing
+    neighbours: Neighbours = ()
     faults: NetworkFaults | None = None  # what goes wrong on the network
 
     def own_weight_after(self, exchange: int, runs: range, nodes: Ints) -> Array:
@@ -65,10 +68,13 @@ class Settings:
 
 
 def noise(s: Settings, runs: range, nodes: Ints, t: int) -> Array:
-    """N(0, sigma(t)^2 I) of every run and node, each from its own address; zeros without noise."""
+    """N(0, sigma(t)^2 I) of every run and node, each from its own address, and what neighbours share; zeros without noise."""
     if s.noise_std[t] == 0.0:
         return np.zeros((len(runs), len(nodes), s.features))
-    return draw(Gaussian(), s.seed, runs, nodes, t, np.full(len(nodes), s.noise_std[t]), s.features)
+    own = draw(Gaussian(), s.seed, runs, nodes, t, np.full(len(nodes), s.noise_std[t]), s.features)
+    if s.edge_ratio is None:
+        return own
+    return own + s.edge_ratio * s.noise_std[t] * shared_noise(s.seed, runs, nodes, t, s.neighbours, s.features)
 
 
 def mixed(state: State, s: Settings, runs: range, nodes: Ints, t: int) -> Array:

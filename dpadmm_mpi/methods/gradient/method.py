@@ -14,7 +14,7 @@ from dpadmm_mpi.methods.decentralised.plan import PER_RECORD, ConsensusTerms
 from dpadmm_mpi.methods.gaussian import needs_target_or_size, refuse_mu, tuned_noise
 from dpadmm_mpi.methods.gradient.plan import GradientOptions, make_plan
 from dpadmm_mpi.networks.topology import Topology
-from dpadmm_mpi.privacy.perturbations import GradientPerturbation, NoPerturbation, Perturbation
+from dpadmm_mpi.privacy.perturbations import CorrelatedGradients, GradientPerturbation, NoPerturbation, Perturbation
 
 Momentum = Annotated[float, Meta(ge=0, lt=1)]
 TUNED_MOMENTUM = Between(0.0, 0.95, start=0.8)
@@ -24,10 +24,15 @@ class Gradient(Method):
     """A node moves along noisy gradients of its own objective and mixes what its neighbours send, by Metropolis weights."""
 
     terms: ClassVar[type[Terms]] = ConsensusTerms
-    perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation, GradientPerturbation)
+    perturbations: ClassVar[tuple[type[Perturbation], ...]] = (NoPerturbation, GradientPerturbation, CorrelatedGradients)
     default_perturbation: ClassVar[str] = "gaussian"
     stands_faults: ClassVar[bool] = True
     steps: ClassVar[tuple[str, ...]] = ("gradient_options",)
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"x_i(t-1) = \sum_j W_{ij} \psi_j(t-1)",
+        r"m_i(t) = \beta m_i(t-1) + \nabla O_i(x_i(t-1)) + n_i(t)",
+        r"\psi_i(t) = x_i(t-1) - a(t) m_i(t)",
+    )
 
     # The step size: a number, { first, ratio, limit }, one for each gradient; auto: 1/L, L = C c1 + rho/N, also as `first`
     step: Positive | Geometric | list[Positive] | Auto = "auto"
@@ -102,6 +107,10 @@ class DpGradientTracking(Gradient):
     """Private gradient tracking: the nodes also track the mean of their noisy gradients, so a constant step is enough."""
 
     source: ClassVar[str] = "Xu, Zhu, Soh, Xie 2015 (adapt-then-combine gradient tracking), noisy gradients"
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"y_i(t) = \sum_j W_{ij} ( y_j(t-1) + \tilde g_j(t) - \tilde g_j(t-1) )",
+        r"x_i(t) = \sum_j W_{ij} ( x_j(t-1) - a(t) y_j(t) ) \text{,   }  \tilde g_i(t) = \nabla O_i(x_i(t-1)) + n_i(t)",
+    )
 
     @property
     def gradient_options(self) -> GradientOptions:

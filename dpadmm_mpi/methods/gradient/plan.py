@@ -1,7 +1,7 @@
 """From a configuration to a run of a gradient method: weights, steps, noise, accounts, who sees what, conditions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from dpadmm_mpi.config.schedules import Geometric, expand
 from dpadmm_mpi.data.dataset import Dataset, target_of
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.methods import faulty_runs, shared_noise
 from dpadmm_mpi.methods.base import (
     NO_NOISE,
     Assumptions,
@@ -26,26 +27,28 @@ from dpadmm_mpi.methods.budget import within_budget
 from dpadmm_mpi.methods.centralised_optimum import CentralisedOptimum
 from dpadmm_mpi.methods.decentralised.algorithm import State
 from dpadmm_mpi.methods.decentralised.convergence import LARGEST_NETWORK
-from dpadmm_mpi.methods.decentralised.plan import ConsensusTerms, check_sizes, refuse_noise
+from dpadmm_mpi.methods.decentralised.plan import NOT_EXAMINED, ConsensusTerms, check_sizes
 from dpadmm_mpi.methods.gradient import accounts, observers, theory
 from dpadmm_mpi.methods.gradient.algorithm import DescentNodes, GradientNodes, Settings, TrackingNodes
 from dpadmm_mpi.methods.gradient.measures import GradientMeasures, TrackingMeasures
 from dpadmm_mpi.networks.metropolis import acceleration, matrix, metropolis, second_eigenvalue
-from dpadmm_mpi.networks.timeline import faults_on
+from dpadmm_mpi.networks.timeline import faults_on, groups
 from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.networks.virtual_time import Leg
 from dpadmm_mpi.privacy.account import calibrate
-from dpadmm_mpi.privacy.perturbations import GradientPerturbation
+from dpadmm_mpi.privacy.noises import CorrelatedGaussian
+from dpadmm_mpi.privacy.perturbations import CorrelatedGradients, NoisyGradients
 from dpadmm_mpi.privacy.releases import GradientReleases
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.regularisers import SmoothRegulariser
 from dpadmm_mpi.problems.softmax import node_problem
-from dpadmm_mpi.types import Array, Ints, Matrix
+from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 Steps = float | Geometric | list[float] | str  # a number, a law, one for each gradient, or "auto"
 
+PAIR_PROOF_SHARED = "proven: whatever has come as far as the other node counts as seen"
 PAIR_PROOF = (
     "proven: whatever was sent before the last gradient counts as seen, of the last one what the neighbours' messages tell"
 )
@@ -76,6 +79,11 @@ class GradientPlan(Plan[State]):
     @property
     def is_private(self) -> bool:
         return self.releases.noise_std > 0.0
+
+    @property
+    def shared(self) -> CorrelatedGaussian | None:
+        """The noise, where neighbours share some."""
+        return _shared(self.config)
 
     @property
     def terms(self) -> ConsensusTerms:
@@ -117,7 +125,7 @@ class GradientPlan(Plan[State]):
             return NO_NOISE
         sigma = self.releases.sigma
         size = f"{sigma[0]:.4g}" + (f" (at first) to {sigma[-1]:.4g}" if sigma[-1] != sigma[0] else "")
-        words = self.releases.unaccounted or accounts.EXACT
+        words = self.releases.unaccounted or accounts.words(self.releases)
         return f"noise of standard deviation {size} on every gradient: {words}; neighbours: {accounts.NEIGHBOURS}"
 
     def improvements(self) -> list[str]:
@@ -131,7 +139,9 @@ class GradientPlan(Plan[State]):
         if own := self.config.method.own_step():
             return [f"-      nothing is known of its convergence: {own}"]
         L = smoothness(self.loss, self.terms, self.nodes)
-        if self.options.tracks:
+        if self.faults is not None:
+            lines = [NOT_EXAMINED]
+        elif self.options.tracks:
             lines = theory.tracking(self.steps, L, self.ridge, self.contraction)
         else:
             lines = theory.descent(self.steps, self.settings.momentum, L, self._contraction_between())
@@ -153,7 +163,8 @@ class GradientPlan(Plan[State]):
 
     @property
     def _examines_pairs(self) -> bool:
-        return 1 < self.nodes <= LARGEST_NETWORK and self.is_private and not self.releases.unaccounted
+        every = self.shared is None or shared_noise.holds_against_every_node(self.shared)
+        return every and 1 < self.nodes <= LARGEST_NETWORK and self.is_private and not self.releases.unaccounted
 
     @property
     def scales(self) -> Mapping[str, int]:
@@ -161,21 +172,40 @@ class GradientPlan(Plan[State]):
 
     @property
     def known_before(self) -> Mapping[str, Known]:
+        return {**faulty_runs.recorded(self), **super().known_before, **self._pairs, **self._correlation}
+
+    @property
+    def _correlation(self) -> dict[str, Known]:
+        """Of noise that neighbours share."""
+        r, delta = self.releases, self.config.privacy.delta
+        if self.shared is None or r.worth is None:
+            return {}
+        against = lambda worth: accounts.epsilon(replace(r, worth=worth), delta)[-1]  # noqa: E731
+        return shared_noise.recorded(self.shared, r.worth, self.topology, against, delta)
+
+    @property
+    def _pairs(self) -> dict[str, Known]:
         if not self._examines_pairs:
-            return super().known_before
+            return {}
         delta, dims = self.config.privacy.delta, ("node", "privacy/observer")
         text = f"epsilon at delta = {delta:g} of a node against another one, which sees the messages of its neighbours alone"
-        found = {"privacy/pair_epsilon": Known(self.pair_epsilon(delta), dims, f"{text}; nan: itself; {PAIR_PROOF}")}
-        if self.settings.mixing_steps > 1 and not self.consensus_steps:
+        if self.faults is not None:
+            (account,) = self.accounts
+            words = f"{text}; nan: itself; by what has arrived in the worst run"
+            pairs = faulty_runs.pairs_by_run(self, account, 2 if self.options.tracks else 1)
+            return {"privacy/pair_epsilon": Known(pairs, dims, words)}
+        proof = PAIR_PROOF if self.shared is None else PAIR_PROOF_SHARED
+        found = {"privacy/pair_epsilon": Known(self.pair_epsilon(delta), dims, f"{text}; nan: itself; {proof}")}
+        if self.settings.mixing_steps > 1 and not self.consensus_steps and self.shared is None:
             printed = Known(self.printed_pair_epsilon(delta), dims, f"{text}; nan: itself; {PRINTED}")
             found["privacy/pair_epsilon_printed"] = printed
-        return {**super().known_before, **found}
+        return found
 
     def pair_epsilon(self, delta: float) -> Array:
-        """epsilon_{u -> v}, (N, N)."""
+        """epsilon_{u -> v}, (N, N). What mixed messages hide is known for independent noise alone."""
         local = accounts.mu(self.releases)
         found = observers.delayed_mu(local, self.topology, 2 if self.options.tracks else 1, self.consensus_steps)
-        if not self.options.tracks:
+        if not self.options.tracks and self.shared is None:
             last = int(self.releases.data_steps[-1])
             shares = observers.shares_seen(matrix(self.topology), self.topology, self.rounds - last + 1)
             found = np.minimum(found, observers.pair_mu(local[-1], local[last - 1], shares))
@@ -241,11 +271,10 @@ def make_plan(
     check_sizes(terms.C, dataset.sizes)
     loss = fitted_loss(config, dataset)
     found = second_eigenvalue(topology)
-    refuse_noise(config, topology)
     steps = np.arange(1, config.iterations + 1, options.mixing_steps)
     sizes = step_sizes(options.step, len(steps), 1.0 / smoothness(loss, terms, topology.nodes))
-    kept = within_budget(method, config, _releases(method, config, dataset, loss, steps))
-    releases = kept.releases
+    kept = within_budget(method, config, _releases(method, config, topology, dataset, loss, steps))
+    releases, shared = kept.releases, _shared(config)
     omega = acceleration(found if options.accelerated else 0.0, options.mixing_steps)
     settings = Settings(
         step=_at(releases, sizes[: releases.touches]),
@@ -256,8 +285,13 @@ def make_plan(
         init=options.init,
         seed=config.seed,
         features=releases.features,
+        edge_ratio=None if shared is None else shared.edge_ratio,
+        neighbours=topology.neighbours,
         faults=faults_on(topology),
     )
+    notes = _notes(options, settings, releases, found)
+    if shared is not None and releases.worth is not None:
+        notes.append(shared_noise.in_words(shared, releases.worth, topology))
     return GradientPlan(
         config=config,
         topology=topology,
@@ -266,7 +300,7 @@ def make_plan(
         loss=loss,
         target=target_of(dataset),
         features=settings.features,
-        notes=(*_notes(options, settings, releases, found), *kept.notes, *target_notes(config, dataset)),
+        notes=(*notes, *kept.notes, *target_notes(config, dataset)),
         budget_steps=kept.steps,
         settings=settings,
         releases=releases,
@@ -286,12 +320,19 @@ def step_sizes(step: Steps, count: int, automatic: float) -> Array:
     return expand([step], count, 1, "algorithm.step")[:, 0]
 
 
-def _releases(method: Method, config: Config, dataset: Dataset[Any], loss: Loss, steps: Ints) -> GradientReleases:
+def _shared(config: Config) -> CorrelatedGaussian | None:
+    noise = config.privacy.perturbation
+    return noise.shared if isinstance(noise, CorrelatedGradients) else None
+
+
+def _releases(
+    method: Method, config: Config, topology: Topology, dataset: Dataset[Any], loss: Loss, steps: Ints
+) -> GradientReleases:
     """What the nodes release; with a target, at the noise that meets it."""
     noise, terms = config.privacy.perturbation, config.problem.terms
     assert isinstance(terms, ConsensusTerms)
-    private = isinstance(noise, GradientPerturbation)
-    sizes = noise.noise_std if isinstance(noise, GradientPerturbation) else None
+    private, shared = isinstance(noise, NoisyGradients), _shared(config)
+    sizes = noise.noise_std if isinstance(noise, NoisyGradients) else None
     if isinstance(sizes, list) and len(sizes) != len(steps):
         raise InputError(f"privacy.noise_std: found a list of {len(sizes)}; one for each gradient is needed, {len(steps)}")
     sigma = expand([1.0 if sizes is None else sizes], len(steps), 1, "privacy.noise_std")[:, 0]
@@ -305,10 +346,19 @@ def _releases(method: Method, config: Config, dataset: Dataset[Any], loss: Loss,
         B=dataset.sizes.astype(np.float64),
         C=terms.C,
         G=loss.slope_bound,
+        taken=_taken(config, topology, steps),
+        worth=None if shared is None else shared_noise.worth_of(shared, topology).factor,
     )
-    if not isinstance(noise, GradientPerturbation) or noise.target is None:
+    if not isinstance(noise, NoisyGradients) or noise.target is None:
         return releases
     return calibrate(releases, noise.target, str(noise.target_account), config.privacy.delta)
+
+
+def _taken(config: Config, topology: Topology, steps: Ints) -> Bools | None:
+    """Which data steps the nodes take in each run, (runs, K, N); None where nothing goes wrong."""
+    if (faults := faults_on(topology)) is None:
+        return None
+    return np.concatenate([faults.timeline(runs).present[:, steps] for runs in groups(config.runs)])
 
 
 def _at(releases: GradientReleases, values: Array) -> Array:

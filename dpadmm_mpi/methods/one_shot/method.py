@@ -66,6 +66,10 @@ class OneShot(SingleSolve):
     """Every node solves its own problem once, with the whole budget; then Chebyshev-accelerated averaging over the network."""
 
     source: ClassVar[str] = "Chaudhuri, Monteleoni, Sarwate 2011, Algorithm 2, at every node; averaging: Golub, Varga 1961"
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"f_i(1) = \argmin_f O_i(f) + n_i \cdot f + \eta \lVert f \rVert^2",
+        r"f_i(t) = \omega_t \sum_j W_{ij} f_j(t-1) + (1 - \omega_t) f_i(t-2)",
+    )
 
 
 @methods.register("central-objective")
@@ -73,6 +77,9 @@ class CentralObjective(SingleSolve):
     """The floor: a trusted curator has the records of all nodes and solves once, with noise in the objective."""
 
     source: ClassVar[str] = "Chaudhuri, Monteleoni, Sarwate 2011, Algorithm 2"
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"f = \argmin_f \frac{C}{B} \sum_n L_n(f) + \frac{\rho}{N} R(f) + n \cdot f + \eta \lVert f \rVert^2",
+    )
     stands_faults: ClassVar[bool] = False
 
     def arranged(self, topology: Topology, dataset: Dataset[Any]) -> tuple[Topology, Dataset[Any]]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpadmm_mpi.methods.base import Assumptions
 from dpadmm_mpi.methods.decentralised import accounts
-from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
+from dpadmm_mpi.methods.decentralised.plan import NOT_EXAMINED, NetworkPlan
 from dpadmm_mpi.methods.decentralised.theory import privacy_conditions
 from dpadmm_mpi.networks.metropolis import remaining, second_eigenvalue
 
@@ -38,6 +38,8 @@ class OneShotPlan(NetworkPlan):
             where = "" if self.config.network.graph.size == 1 else ": all records in one place, each with the same weight"
             lines.append(f"-      without noise and with eta = 0 it ends at the optimum{where}")
             return lines
+        if self.faults is not None:
+            return [*lines, NOT_EXAMINED]
         left = remaining(second_eigenvalue(self.topology), self.rounds - 1)
         return [
             *lines,

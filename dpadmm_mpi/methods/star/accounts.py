@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpadmm_mpi.methods.base import NO_NOISE
-from dpadmm_mpi.methods.gaussian import paper_account, paper_noise, sound_account, sound_noise
+from dpadmm_mpi.methods.gaussian import paper_account, paper_noise, papers_noise_std, sound_account, sound_noise
 from dpadmm_mpi.privacy import gaussian_noise, sampled_steps
 from dpadmm_mpi.privacy.account import Account
 from dpadmm_mpi.privacy.recorded_curves import SMALLEST, RenyiProfile
@@ -142,7 +142,7 @@ def _(r: StarReleases, target: float, delta: float) -> float:
         split = split_epsilon(replace(r, noise_std=noise_std), M, last, delta)
         return float(min(split[-1], conditioned.epsilon(noise_std, delta)[-1]))
 
-    return gaussian_noise.calibrate(worst, target, start=smallest_noise(r, target, delta))
+    return gaussian_noise.calibrate(worst, target, start=papers_noise_std(r, target, delta))
 
 
 def sampled_model_noise(r: StarReleases, epsilon: float, delta: float) -> float:

@@ -20,6 +20,11 @@ class Star(Method):
     hub: ClassVar[bool] = True
     release: ClassVar[type[FreeAccuracy]] = FreeAccuracy
     terms: ClassVar[type[Terms]] = StarTerms
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"x_i^{k+1} = \argmin_x f_i(x) + \lambda_i^k \cdot x + \frac{\rho}{2} \lVert x - z^k \rVert^2",
+        r"z^{k+1} = \frac{\sum_i \lambda_i^k + \rho \sum_i x_i^{k+1}}{N \rho + 2 \text{reg}}",
+        r"\lambda_i^{k+1} = \lambda_i^k + \rho (x_i^{k+1} - z^{k+1})",
+    )
 
     rho: Positive | Auto = 1.0  # the penalty; auto: from the problem's constants
     init: Literal["random", "zero"] = "zero"  # the first values; they never depend on the records
@@ -63,6 +68,11 @@ class Stochastic(Star):
     """Providers take stochastic inner steps (SVRG) instead of solving exactly."""
 
     predicts: ClassVar[tuple[str, ...]] = ("binary",)
+    formulas: ClassVar[tuple[str, ...]] = (
+        r"v^{s+1} = v^s - \eta ( \nabla \ell_m(v^s) - \nabla \ell_m(x_i^k) + \nabla f_i(x_i^k) + \lambda_i^k"
+        r" + \rho (v^s - z^k) + n_i^s ) \text{,   }  x_i^{k+1} \text{ their average}",
+        *Star.formulas[1:],
+    )
     eta: Positive | Auto = "auto"  # the step size; auto: from the smoothness
     inner_steps: Count = 100  # S
     averaging: Literal["uniform", "extrapolated"] = "uniform"  # of the inner iterates; the paper's is extrapolated

@@ -17,11 +17,10 @@ from functools import cached_property
 import numpy as np
 
 from dpadmm_mpi.methods.auditing import noise_findings
-from dpadmm_mpi.methods.decentralised.algorithm import Settings
-from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
+from dpadmm_mpi.networks.topology import Topology
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian
 from dpadmm_mpi.rng import Purpose, generator
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Ints
 
 CLAIM_SLACK = 1e-6  # relative, of a deviation
 
@@ -30,22 +29,25 @@ CLAIM_SLACK = 1e-6  # relative, of a deviation
 class SharedNoise:
     """The noise of all nodes in every data step, and what the adversary of each node knows of it."""
 
-    plan: NetworkPlan
+    topology: Topology
     noise: CorrelatedGaussian
-    settings: Settings
+    seed: int
+    noise_std: Array  # (T+1,), as recorded
+    data_steps: Ints
+    claimed: Array  # (N,): what the accounts take the noise for, over noise_std
     drawn: Callable[[int], Array]  # of an iteration, (runs, N, d)
 
     @cached_property
     def colluders(self) -> list[tuple[int, ...]]:
         """Of each node: those that are named, or the worst set."""
-        found = self.noise.worth(self.plan.topology.neighbours)
+        found = self.noise.worth(self.topology.neighbours)
         assert found is not None
         return found.colluders
 
     def precision(self, colluders: tuple[int, ...]) -> tuple[list[int], Array]:
         """The honest nodes, and M^-1 over them."""
-        honest = [i for i in range(self.plan.nodes) if i not in colluders]
-        edges = [(i, j) for i, j in self.plan.topology.edges.tolist() if i in honest and j in honest]
+        honest = [i for i in range(self.topology.nodes) if i not in colluders]
+        edges = [(i, j) for i, j in self.topology.edges.tolist() if i in honest and j in honest]
         incidence = np.zeros((len(edges), len(honest)))
         for k, (i, j) in enumerate(edges):
             incidence[k, honest.index(i)], incidence[k, honest.index(j)] = 1.0, -1.0
@@ -55,19 +57,19 @@ class SharedNoise:
     def given_the_others(self, node: int, t: int) -> tuple[Array, float]:
         """e_i, (runs, d), and its standard deviation."""
         honest, P = self.precision(self.colluders[node])
-        i, std = honest.index(node), float(self.settings.parameter[t, node])
+        i, std = honest.index(node), float(self.noise_std[t])
         x = self.drawn(t)[:, honest] - self._known(self.colluders[node], t)[:, honest]
         return np.einsum("j,rjd->rd", P[i], x) / P[i, i], std * P[i, i] ** -0.5
 
     def _known(self, colluders: tuple[int, ...], t: int) -> Array:
         """The part of everybody's noise that is shared with colluders, (runs, N, d)."""
-        plan, known = self.plan, np.zeros_like(self.drawn(t))
-        std = self.noise.edge_ratio * float(self.settings.parameter[t, 0])
-        for a, b in plan.topology.edges.tolist():
+        known = np.zeros_like(self.drawn(t))
+        std = self.noise.edge_ratio * float(self.noise_std[t])
+        for a, b in self.topology.edges.tolist():
             if a in colluders or b in colluders:
                 for run in range(len(known)):
-                    address = {"run": run, "node": a * plan.nodes + b, "iteration": t}
-                    unit = generator(self.settings.seed, Purpose.EDGE_NOISE, **address).standard_normal(plan.features)
+                    address = {"run": run, "node": a * self.topology.nodes + b, "iteration": t}
+                    unit = generator(self.seed, Purpose.EDGE_NOISE, **address).standard_normal(known.shape[-1])
                     known[run, a] += std * unit
                     known[run, b] -= std * unit
         return known
@@ -77,11 +79,11 @@ class SharedNoise:
         found = []
         for node in nodes:
             honest, P = self.precision(self.colluders[node])
-            true, claimed = P[honest.index(node), honest.index(node)] ** -0.5, self.plan.releases.worth
-            if claimed is not None and claimed[node] > true * (1.0 + CLAIM_SLACK):
+            true = P[honest.index(node), honest.index(node)] ** -0.5
+            if self.claimed[node] > true * (1.0 + CLAIM_SLACK):
                 found.append(
-                    f"the accounts take the noise of node {node} for {claimed[node]:.6g} times noise_std, but given what an "
-                    f"eavesdropper and the nodes {list(self.colluders[node])} know it is {true:.6g} times"
+                    f"the accounts take the noise of node {node} for {self.claimed[node]:.6g} times noise_std, but given what "
+                    f"an eavesdropper and the nodes {list(self.colluders[node])} know it is {true:.6g} times"
                 )
         return found + self._noise_findings()
 
@@ -89,8 +91,7 @@ class SharedNoise:
         """M^(-1/2) times the noise over the nodes is independent between them, each with noise_std."""
         _, P = self.precision(())
         whitened = np.linalg.cholesky(P).T  # its product with the noise has the covariance R' M R'' = I, R R' = P
-        steps = self.plan.releases.data_steps
+        steps = self.data_steps.tolist()
         independent = np.stack([np.einsum("ij,rjd->ird", whitened, self.drawn(t)) for t in steps], axis=2)
-        parameter = np.stack([self.settings.parameter[t] for t in steps], axis=1)[:, None, :]
         norms = np.linalg.norm(independent, axis=-1)
-        return noise_findings(independent, self.noise.norm_cdf(norms, parameter, self.plan.features))
+        return noise_findings(independent, self.noise.norm_cdf(norms, self.noise_std[steps], independent.shape[-1]))
