@@ -2,7 +2,7 @@
 
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from dpadmm_mpi.methods import Config
 from dpadmm_mpi.methods.base import as_table
 from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.plots import figure, svg
+from dpadmm_mpi.plots.request import Layout
 from dpadmm_mpi.reports.markup import escape
 from dpadmm_mpi.reports.result_tables import results_table, table_of
 from dpadmm_mpi.showing import brief, sentence
@@ -156,7 +157,14 @@ class Result(stored.Result):
         ]
         return "\n".join(lines)
 
-    def plot(self, kind: str = "overview", *others: stored.Result, account: str | None = None, bars: bool = False) -> Any:
+    def plot(
+        self,
+        kind: str = "overview",
+        *others: stored.Result,
+        account: str | None = None,
+        bars: bool = False,
+        **layout: Unpack[Layout],
+    ) -> Any:
         """A matplotlib Figure, which a notebook shows.
 
         Parameters
@@ -165,6 +173,7 @@ class Result(stored.Result):
         *others : results to compare with
         account : the privacy account; none: the first that fits
         bars : ranges as bars, not as bands
+        **layout : log, xlim, ylim, size, title and grey, as `dpadmm_mpi.plots.figure` has them
 
         Returns
         -------
@@ -182,7 +191,7 @@ class Result(stored.Result):
         >>> len(result.plot("loss").axes)
         1
         """
-        return figure([self, *others], kind, account, bars)
+        return figure([self, *others], kind, account, bars, **layout)
 
     def _repr_html_(self) -> str:
         """Table, curves and privacy, for a notebook."""

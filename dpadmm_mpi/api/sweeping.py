@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from dpadmm_mpi.api.lending import at_hand, inventory_of
 from dpadmm_mpi.api.results import Results
@@ -45,7 +46,7 @@ def sweep(
     config: ConfigLike = None,
     output: str | Path | None = None,
     *,
-    over: Mapping[str, Sequence[Any]] | None = None,
+    over: Mapping[str, Sequence[Any] | NDArray[Any]] | None = None,
     data: Any = None,
     test: Any = None,
     shards: Any = None,
@@ -122,7 +123,7 @@ def sweep(
     return Results(rows) if transport.rank == 0 else None
 
 
-def _places(over: Mapping[str, Sequence[Any]] | None) -> list[list[Setting]]:
+def _places(over: Mapping[str, Sequence[Any] | NDArray[Any]] | None) -> list[list[Setting]]:
     """Every combination of the values."""
     for key, values in (over or {}).items():
         if isinstance(values, str) or not hasattr(values, "__len__") or not len(values):

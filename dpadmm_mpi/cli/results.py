@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,17 @@ def _nodes(_context: click.Context, _option: click.Parameter, text: str | None) 
         return tuple(int(word) for word in text.split(",")) if text else ()
     except ValueError:
         raise click.BadParameter("write it as numbers of nodes with commas between them, as in 0,3") from None
+
+
+def _limits(_context: click.Context, option: click.Parameter, text: str | None) -> tuple[float | None, float | None] | None:
+    """The ends of an axis from two numbers with a comma; an end that is not there is left to the figure."""
+    if text is None:
+        return None
+    try:
+        low, high = (float(word) if word.strip() else None for word in text.split(","))
+    except ValueError:
+        raise InputError(f'{option.name}: found "{text}"; write two numbers with a comma, as in 0,50 or 0,') from None
+    return low, high
 
 
 def _words(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -133,6 +144,12 @@ def show(
 )
 @click.option("--account", metavar="NAME", help="One privacy account, as in --account epsilon. Default: all, or the first.")
 @click.option("--bars", is_flag=True, help="The range over the runs as bars, not as a band.")
+@click.option("--log", metavar="AXES", help="Logarithmic axes: x, y, xy or none. Default: where numbers lie far apart.")
+@click.option("--xlim", callback=_limits, metavar="LOW,HIGH", help="Ends of the x axis, as in 0,50; one may be left out.")
+@click.option("--ylim", callback=_limits, metavar="LOW,HIGH", help="Ends of the y axis, as in 0.2,0.5; one may be left out.")
+@click.option("--size", metavar="SIZE", help="A journal's width: one-column (89 mm) or two-column (182 mm), at 300 dpi.")
+@click.option("--title", metavar="TEXT", help='Above the figure, as in --title "Adult, 5 nodes"; "" for none.')
+@click.option("--grey", is_flag=True, help="No colours: markers, line styles and shades of grey.")
 @click.option(
     "--x", default="iteration", metavar="AXIS", help="Draw over iteration, or with [network.time] over seconds or bytes."
 )
@@ -146,6 +163,7 @@ def plot(
     bars: bool,
     x: str,
     extensions: tuple[str, ...],
+    **layout: Any,
 ) -> int:
     """Draw FILE... (or folders of them); several files are compared. The mean over the runs is a line, their range a band.
 
@@ -163,11 +181,13 @@ def plot(
       partition       how the records are spread: labels of each node, distances
       network         the network with each node's loss, or with --account its privacy
       observers       who learns what: epsilon of every node against every other one
+      faults          messages that arrive, nodes that take a step, bytes sent, where [network.faults] is set
       NAME            any measurement in the files, by its name; kinds of your own come with --extension
 
     \b
     dpadmm plot quickstart.h5
     dpadmm plot fig5/*.h5 --kind loss-privacy --account epsilon -o fig5.svg
+    dpadmm plot fig5/ --kind loss --size one-column --grey --log y --xlim 0,50 --title "" -o fig5.pdf
     dpadmm plot network.h5 star.h5 --kind test-error --x seconds
     """
     from dpadmm_mpi.plots import draw
@@ -177,7 +197,7 @@ def plot(
     load_extensions(extensions)
     target = in_folder(output, _beside(files[0], ".png" if kind == "overview" else f"-{kind}.png"))
     probe(files)
-    draw(load_all(files), target, kind, account, bars, x)
+    draw(load_all(files), target, kind, account, bars, x, **layout)
     say(f"written: {target}")
     return 0
 

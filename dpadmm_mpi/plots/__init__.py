@@ -4,13 +4,14 @@ import re
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.plots import curves
 from dpadmm_mpi.plots.examined import attack_figure, audit_figure
 from dpadmm_mpi.plots.kinds import PlotKind, plots
-from dpadmm_mpi.plots.style import AXES, Request, caption, drawable, panels, refuse_ending, save, style
+from dpadmm_mpi.plots.request import AXES, Layout, Request
+from dpadmm_mpi.plots.style import PRINT, SCREEN, caption, drawable, panels, refuse_ending, save, style
 from dpadmm_mpi.registry import did_you_mean
 from dpadmm_mpi.storage.result import Result, measurements
 
@@ -36,6 +37,7 @@ def figure(
     bars: bool = False,
     places: Sequence[int] = (),
     x: str = "iteration",
+    **layout: Unpack[Layout],
 ) -> Any:
     """A matplotlib Figure of some kind, or of a measurement by its name.
 
@@ -49,6 +51,8 @@ def figure(
     bars : ranges as bars, not as bands
     places : which looks the results have, counted from 0; the first, second, ..., if they are not given
     x : what curves are drawn over: "iteration", or with [network.time] "seconds" or "bytes"
+    **layout : log, "x", "y", "xy" or "none"; xlim and ylim, two numbers each, None for an end that suits the numbers; size,
+        "one-column" or "two-column"; title, "" for none; grey, True for a print without colours
 
     Returns
     -------
@@ -63,17 +67,19 @@ def figure(
     --------
     >>> import dpadmm_mpi as dp
     >>> result = dp.run({"data": {"records": 200, "features": 3}}, epsilon=1.0, iterations=2)
-    >>> [axis.get_xlabel() for axis in dp.plots.figure([result], "loss").axes]
-    ['iteration t']
+    >>> [axis] = dp.plots.figure([result], "loss", ylim=(0.0, 1.0), size="one-column").axes
+    >>> axis.get_ylabel(), axis.get_xlabel(), float(axis.figure.get_figwidth())
+    ('mean loss', 'iteration $t$', 3.5)
     """
-    request = Request(tuple(results), kind, account, bars, tuple(places), x)
+    request = Request(tuple(results), kind, account, bars, tuple(places), x, **layout)
     found, measure = plots.find(kind), kind.replace("-", "_")
     if found is None and not any(measure in measurements(result) for result in results):
         raise InputError(f'kind: found "{kind}"; it must be one of {", ".join(plots)}{did_you_mean(kind, list(plots))}')
     request.needs("loss")
     _check_axis(request, found is None or found.has_axis)
-    with style():
-        return drawable(curves.over_iterations(request, measure) if found is None else found().draw(request))
+    with style(printed=request.size is not None):
+        drawn = curves.over_iterations(request, measure) if found is None else found().draw(request)
+        return drawable(request.finish(drawn))
 
 
 def _check_axis(request: Request, has_axis: bool) -> None:
@@ -96,6 +102,7 @@ def draw(
     account: str | None = None,
     bars: bool = False,
     x: str = "iteration",
+    **layout: Unpack[Layout],
 ) -> None:
     """A figure as a file: PNG, SVG or PDF, by the target's ending.
 
@@ -103,7 +110,7 @@ def draw(
     ----------
     results : what is to be shown
     target : the file
-    kind, account, bars, x : as in `figure`
+    kind, account, bars, x, **layout : as in `figure`
 
     Raises
     ------
@@ -122,7 +129,7 @@ def draw(
     ['loss.svg']
     """
     refuse_ending(target)
-    save(figure(results, kind, account, bars, x=x), target)
+    save(figure(results, kind, account, bars, x=x, **layout), target, PRINT if layout.get("size") else SCREEN)
 
 
 def comparison(results: Sequence[Result], target: Path) -> None:

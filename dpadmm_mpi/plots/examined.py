@@ -2,21 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dpadmm_mpi.audit.attack import Attack
 from dpadmm_mpi.audit.exact import Audit
+from dpadmm_mpi.plots.looks import COLOURS, look
 from dpadmm_mpi.plots.style import (
-    COLOURS,
-    MARKERS,
-    STYLES,
     account_line,
     caption,
+    draw_level,
     logarithmic,
     panels,
     refuse_ending,
     save,
+    share_legend,
     style,
 )
 from dpadmm_mpi.storage.result import accounts
@@ -54,18 +55,21 @@ def audit_figure(audit: Audit, target: Path) -> None:
         k = int(audit.worst.argmax())
         t, node = np.append(0, audit.data_steps), audit.nodes[k]
         per_run = audit.losses[k].max(axis=2)
+        handles: list[Any] = []
         for run in per_run:
             growth.step(t, np.append(0, run), where="post", color=COLOURS[0], linewidth=0.6, alpha=0.35)
         for account, title in accounts(result):
             values = result[f"privacy/node_{account}"][:, node]
-            look = {"color": COLOURS[1], "linestyle": account_line(account)}
-            growth.plot(result.iteration, values, label=title, **look)
-            spread.axvline(values[-1], **look)
-        growth.plot([], [], color=COLOURS[0], label="realised, one line per run")
-        growth.legend(loc="upper left")
-        caption(growth, f"privacy loss of node {node}, worst neighbour of each run")
+            line = {"color": COLOURS[1], "linestyle": account_line(account)}
+            handles += growth.plot(result.iteration, values, label=title, drawstyle="steps-post", **line)
+            if np.isfinite(values[-1]):
+                spread.axvline(values[-1], **line)
+        handles += growth.plot([], [], color=COLOURS[0], label="realised, one line per run")
+        caption(growth, f"privacy loss of node {node}", title="worst neighbour of each run")
         spread.hist(per_run[:, -1], bins=min(40, max(5, len(per_run) // 5)), color=COLOURS[0], alpha=0.75)
-        caption(spread, f"at the end, {len(per_run)} runs", "realised privacy loss")
+        caption(spread, "number of runs", "realised privacy loss at the end", f"{len(per_run)} runs")
+        spread.yaxis.get_major_locator().set_params(integer=True)
+        share_legend(figure, handles)
     save(figure, target)
 
 
@@ -100,17 +104,15 @@ def attack_figure(attacks: Sequence[Attack], target: Path) -> None:
     with style():
         figure, [axis] = panels(1, 5.6, 3.8)
         for index, attack in enumerate(attacks):
-            look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index % len(STYLES)]}
-            errors = np.maximum(attack.errors, 1e-17)
+            each, errors = look(index), np.maximum(attack.errors, 1e-17)
             if np.isfinite(attack.bound).all():
-                marker = MARKERS[index % len(MARKERS)]
-                axis.plot(attack.bound, errors.mean(axis=0), label=attack.name, marker=marker, **look)
-                axis.fill_between(attack.bound, errors.min(axis=0), errors.max(axis=0), color=look["color"], alpha=0.18, lw=0)
+                axis.plot(attack.bound, errors.mean(axis=0), label=attack.name, **each)
+                axis.fill_between(attack.bound, errors.min(axis=0), errors.max(axis=0), color=each["color"], alpha=0.18, lw=0)
             else:
-                axis.axhline(errors[:, -1].mean(), label=f"{attack.name}: not private", **look)
+                draw_level(axis, errors[:, -1].mean(), {**each, "label": f"{attack.name}: not private"})
         logarithmic(axis)
         if any(np.isfinite(attack.bound).all() for attack in attacks):
             logarithmic(axis, "x")
         caption(axis, "error of the reconstructed record (its norm is at most 1)", "total privacy loss of the node so far")
-        axis.legend()
+        share_legend(figure, axis.get_legend_handles_labels()[0])
     save(figure, target)

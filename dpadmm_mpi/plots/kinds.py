@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from dpadmm_mpi.config.options import Options
 from dpadmm_mpi.plots import attacker, curves, network
-from dpadmm_mpi.plots.style import Request
+from dpadmm_mpi.plots.request import Request
 from dpadmm_mpi.registry import Registry
 
 plots = Registry["PlotKind"]("kind", "plots")

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from dpadmm_mpi.audit.attack import Attack
+from dpadmm_mpi.plots.looks import look
 from dpadmm_mpi.plots.style import (
-    COLOURS,
-    MARKERS,
-    STYLES,
     caption,
     logarithmic,
     panels,
@@ -28,23 +26,20 @@ def secrecy_figure(known: Sequence[Attack], unknown: Sequence[Attack], target: P
     refuse_ending(target)
     with style():
         figure, axes = panels(2, 4.4, 3.4)
-        titles = ("the attacker knows eta and theta", "the attacker knows neither eta nor theta")
+        titles = ("the attacker knows η and θ", "the attacker knows neither η nor θ")
         handles: list[Any] = []
         for axis, attacks, title, first in zip(axes, (known, unknown), titles, (1, 2), strict=True):
             drawn = [_draw(axis, attack, index, first) for index, attack in enumerate(attacks)]
             handles = handles or drawn
             logarithmic(axis)
             axis.axhline(1.0, color="0.6", linewidth=0.8)
-            caption(axis, title, "data steps seen")
+            caption(axis, "error of the rebuilt record (norm at most 1)", "data steps seen", title)
             axis.xaxis.get_major_locator().set_params(integer=True)
-        axes[0].set_ylabel("error of the rebuilt record (norm at most 1)")
         low = min(axis.get_ylim()[0] for axis in axes)
         for axis in axes:
             axis.set_ylim(low, 10.0)
         share_legend(figure, handles)
-        figure.suptitle(
-            "Two data steps give the record away, whether the penalties are known or not; noise protects it", fontsize=10
-        )
+        figure.suptitle("Two data steps give the record away, whether the penalties are known or not; noise protects it")
     save(figure, target)
 
 
@@ -52,8 +47,7 @@ def _draw(axis: Any, attack: Attack, index: int, first: int) -> Any:
     errors = np.maximum(attack.errors, EXACT)
     # With eta after 1, 2, 4, ... data steps, and all of them; without it from the second on.
     steps = 2 ** np.arange(errors.shape[1]) if first == 1 else np.arange(first, first + errors.shape[1])
-    look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index % len(STYLES)]}
-    marker = MARKERS[index % len(MARKERS)]
+    each = look(index)
     name = attack.name.removesuffix(", penalties unknown")
-    axis.fill_between(steps, errors.min(axis=0), errors.max(axis=0), color=look["color"], alpha=0.18, lw=0)
-    return axis.plot(steps, errors.mean(axis=0), marker=marker, label=name, **look)[0]
+    axis.fill_between(steps, errors.min(axis=0), errors.max(axis=0), color=each["color"], alpha=0.18, lw=0)
+    return axis.plot(steps, errors.mean(axis=0), label=name, **each)[0]

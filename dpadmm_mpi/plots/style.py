@@ -1,38 +1,28 @@
-"""One look for all figures; the only matplotlib.
-
-Colours are told apart without colour vision. In grey, line styles and markers tell the files apart: a file keeps its colour
-and marker in every panel; where a file has several lines, one for each account, the line style says which account.
-"""
+"""One look for all figures, whatever they show: fonts, sizes, panels, axes, legends, files; the only matplotlib."""
 
 import io
-import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from dpadmm_mpi.errors import InputError, advice_on, reason_of
 from dpadmm_mpi.files import write_bytes
-from dpadmm_mpi.methods.metrics import metrics
+from dpadmm_mpi.plots.words import in_lines, power_of_ten, typeset
 from dpadmm_mpi.privacy.account import accounts as KINDS
-from dpadmm_mpi.showing import brief, paragraph, shortened
-from dpadmm_mpi.storage.result import Result, accounts, is_proven, labels
-from dpadmm_mpi.types import Array, Ints
+from dpadmm_mpi.showing import paragraph, shortened
+from dpadmm_mpi.storage.result import Result
+from dpadmm_mpi.types import Ints
 
-# Okabe and Ito's palette, without its yellow, which is too pale for lines.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-STYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)))
-MARKERS = ("o", "s", "^", "D", "v")  # 7, 3 and 5: the first 105 files all look different
-FORMATS = ("png", "svg", "pdf")
-AXES = {"iteration": "iteration t", "seconds": "virtual time [s]", "bytes": "sent by all nodes [B]"}
-MAP = "cividis"  # from dark to light in grey too
-MARKS = 8  # markers or bars on each curve
+WIDTHS: dict[str, float] = {"one-column": 3.5, "two-column": 7.16}  # inches, as journals of two columns have them
+SCREEN, PRINT = 160, 300  # dots per inch
+PLAIN = (0.99e-3, 1.01e4)  # a logarithmic axis within these has plain numbers, beyond powers of ten
 LONGEST = 600  # characters of a text in a figure
+FORMATS = ("png", "svg", "pdf")
+MARKS = 8  # markers or bars on each curve
 LEGEND_LINE = 0.17  # inches
-SPAN = 10  # from this ratio of the largest to the smallest number on, a logarithmic axis shows more
 SETTINGS: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -47,96 +37,20 @@ SETTINGS: dict[Any, Any] = {
     "legend.handlelength": 3,
     "lines.linewidth": 1.5,
     "lines.markersize": 4,
+    "figure.titlesize": 10,
+    "pdf.fonttype": 42,  # TrueType, which journals ask for; in SVG, letters are outlines
     "svg.hashsalt": "dpadmm",
-    "text.parse_math": False,  # a name may have dollars
+    "text.parse_math": False,  # a name may have dollars; `drawable` turns it on for formulas of ours
+    "text.usetex": False,
 }
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be drawn."""
-
-    results: tuple[Result, ...]
-    kind: str
-    account: str | None = None
-    bars: bool = False
-    places: tuple[int, ...] = ()  # of the results among those of a page, whose looks they keep; empty: 0, 1, 2, ...
-    x: str = "iteration"  # what curves are drawn over: one of AXES
-
-    def __iter__(self) -> Iterator[tuple[Result, dict[str, Any]]]:
-        """Each result with its look; a lone one needs no marker."""
-        places = self.places or range(len(self.results))
-        for place, result, label in zip(places, self.results, self.labels, strict=True):
-            marker = MARKERS[place % len(MARKERS)] if len(self.results) > 1 else None
-            look = {"color": COLOURS[place % len(COLOURS)], "linestyle": STYLES[place % len(STYLES)], "marker": marker}
-            yield result, {**look, "label": label}
-
-    def along(self, result: Result) -> Array:
-        """Where its rows stand on the horizontal axis; of what differs between the runs, the mean."""
-        return result.iteration if self.x == "iteration" else np.asarray(result[f"network/{self.x}"].mean(axis=0))
-
-    @property
-    def shade(self) -> float:
-        """How dark bands are: lighter where many lie on top of each other."""
-        return 0.18 if len(self.results) <= 3 else 0.1
-
-    @property
-    def labels(self) -> list[str]:
-        """In short lines; a space before an underscore, without which matplotlib keeps a label to itself."""
-        names = [
-            brief(name) if result.complete else f"{brief(name)} (incomplete)"
-            for result, name in zip(self.results, labels(self.results), strict=True)
-        ]
-        return [in_lines(f" {name}" if name.startswith("_") else name) or " " for name in names]
-
-    def needs(self, name: str, numbers: bool = True) -> None:
-        """Refuse files without the dataset, or without a number in it."""
-        for result in self.results:
-            if name not in result:
-                hint = f"; {metrics[name].hint}" if name in metrics and metrics[name].hint else ""
-                if name == "test_error" and "mean_squared_error" in result:
-                    hint = "; numbers are predicted in it, so draw mean-squared-error or loss-privacy"
-                raise InputError(f'{result.source} has no /{name}, which the kind "{self.kind}" draws{hint}')
-            if numbers and not np.isfinite(result[name]).any():
-                why = "it has no test records" if name == "test_error" else "nothing was recorded"
-                raise InputError(f'{result.source} has no number in /{name}, which the kind "{self.kind}" draws: {why}')
-
-    def accounts(self, result: Result) -> list[tuple[str, str]]:
-        """The accounts to draw: the one asked for, or all of the file."""
-        there = accounts(result)
-        if self.account is None:
-            return there
-        if self.account not in dict(there):
-            names = ", ".join(dict(there)) or "none"
-            raise InputError(f'account: {result.source} has no account "{self.account}"; it has {names}')
-        return [(self.account, dict(there)[self.account])]
-
-    def one_account(self) -> list[tuple[str, str]]:
-        """One account of each file: the one asked for; one that all have, rather proven, rather sound; or each file's last."""
-        choices = [dict(self.accounts(result)) for result in self.results]
-        for result, choice in zip(self.results, choices, strict=True):
-            if not choice:
-                raise InputError(f'{result.source} has no privacy account, which the kind "{self.kind}" draws')
-        shared = [name for name in choices[0] if all(name in choice for choice in choices)]
-        shared.sort(key=lambda name: name != "epsilon_sound")  # before the paper's, where there is one
-        proven = [name for name in shared if all(is_proven(result, name) for result in self.results)]
-        chosen = []
-        for result, choice in zip(self.results, choices, strict=True):
-            name = [*proven, *shared, list(choice)[-1]][0]
-            chosen.append((name, choice[name] + ("" if is_proven(result, name) else ", not proven")))
-        return chosen
-
-    def has_finite_account(self) -> bool:
-        """Whether there is a privacy loss to draw against."""
-        return any(is_finite(result, name) for result, (name, _) in zip(self.results, self.one_account(), strict=True))
-
-    def finite_account(self) -> list[tuple[str, str]]:
-        """One account of each file, or a refusal if it is infinite in all of them."""
-        chosen = self.one_account()
-        if not self.has_finite_account():
-            infinite = "; ".join(f"{result.source}: {title}" for result, (_, title) in zip(self.results, chosen, strict=True))
-            raise InputError(f'{infinite} is infinite, and the kind "{self.kind}" draws against a finite privacy loss')
-        return chosen
+PRINTED: dict[Any, Any] = {  # in a journal's width
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "figure.titlesize": 8,
+    "legend.fontsize": 7,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+}
 
 
 def account_line(name: str) -> Any:
@@ -172,7 +86,67 @@ def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[A
     axes = list(figure.subplots(down, across, squeeze=False).ravel())
     for unused in axes[count:]:
         unused.set_axis_off()
+    for axis in axes[:count]:
+        linear(axis, "x")
+        linear(axis, "y")
     return figure, axes[:count]
+
+
+def logarithmic(axis: Any, direction: str = "y") -> None:
+    """A logarithmic axis, with numbers also between the powers of ten if there are few of those."""
+    from matplotlib.ticker import FuncFormatter
+
+    def number(value: float) -> str:
+        low, high = scale.get_view_interval()
+        return f"{value:g}" if PLAIN[0] < low and high < PLAIN[1] else power_of_ten(value)
+
+    def between(value: float, _: int) -> str:
+        low, high = scale.get_view_interval()
+        return number(value) if high < (50 if f"{value:e}"[0] in "235" else 4) * low else ""
+
+    scale, set_scale = (axis.yaxis, axis.set_yscale) if direction == "y" else (axis.xaxis, axis.set_xscale)
+    set_scale("log", nonpositive="mask")  # zero has no place and is left out
+    scale.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    scale.set_minor_formatter(FuncFormatter(between))
+
+
+def linear(axis: Any, direction: str = "y") -> None:
+    """A linear axis, with a power of ten at its end where the numbers are very large or small."""
+    from matplotlib.ticker import ScalarFormatter
+
+    class Plain(ScalarFormatter):
+        def get_offset(self) -> str:
+            return f"×{power_of_ten(float(super().get_offset()))}" if super().get_offset() else ""
+
+    scale, set_scale = (axis.yaxis, axis.set_yscale) if direction == "y" else (axis.xaxis, axis.set_xscale)
+    set_scale("linear")
+    scale.set_major_formatter(Plain(useOffset=False, useMathText=False))
+
+
+def rescale(axis: Any, direction: str, is_log: bool) -> None:
+    """Another scale than the numbers' own, for an axis with curves on it, whose ends then fit it."""
+    if (axis.get_xscale() if direction == "x" else axis.get_yscale()) == ("log" if is_log else "linear"):
+        return
+    least = axis.dataLim.minposx if direction == "x" else axis.dataLim.minposy
+    if is_log and not np.isfinite(least):
+        label = axis.get_xlabel() if direction == "x" else axis.get_ylabel()
+        raise InputError(f'log: "{label}" has no positive number; leave {direction} out')
+    axis.relim()
+    axis.autoscale(axis=direction)
+    (logarithmic if is_log else linear)(axis, direction)
+
+
+def draw_level(axis: Any, value: float, look: dict[str, Any]) -> None:
+    """A line from side to side, with its markers on it."""
+    x = np.linspace(0.0, 1.0, 9)
+    axis.plot(x, np.full(len(x), value), transform=axis.get_yaxis_transform(), markevery=(1, 2), **look)
+
+
+def moved(axis: Any, points: float) -> Any:
+    """The axis's coordinates, so many points to the right."""
+    from matplotlib.transforms import ScaledTranslation
+
+    return axis.transData + ScaledTranslation(points / 72, 0, axis.get_figure().dpi_scale_trans)
 
 
 def is_finite(result: Result, account: str) -> bool:
@@ -185,10 +159,10 @@ def spots(length: int, index: int, count: int) -> Ints:
     return np.arange((index * step) // count % max(1, length), length, step)
 
 
-def name_files(request: Request, figure: Any, handles: Sequence[Any]) -> None:
+def name_files(figure: Any, handles: Sequence[Any]) -> None:
     """A lone result is named above; several share one legend below, clear of the curves."""
-    if len(request.results) == 1:
-        figure.suptitle(handles[0].get_label(), fontsize=10)
+    if len(handles) == 1:
+        figure.suptitle(handles[0].get_label())
     else:
         share_legend(figure, handles)
 
@@ -196,80 +170,52 @@ def name_files(request: Request, figure: Any, handles: Sequence[Any]) -> None:
 def share_legend(figure: Any, handles: Sequence[Any]) -> None:
     """One legend below all panels; the figure grows with its lines, so that the panels do not shrink."""
     names = [handle.get_label() for handle in handles]
-    room = figure.get_figwidth() * 14  # letters of the legend that fit beside each other
     longest = max(len(line) for name in names for line in name.split("\n")) + 8
-    rows = -(-len(names) // max(1, int(room // longest)))
+    rows = -(-len(names) // max(1, width_in_letters(figure) // longest))
     lines = rows * max(name.count("\n") + 1 for name in names)
     figure.set_figheight(figure.get_figheight() + LEGEND_LINE * (lines - 1))
     figure.legend(handles=handles, loc="outside lower center", ncols=-(-len(names) // rows))
 
 
-def logarithmic(axis: Any, direction: str = "y") -> None:
-    """A logarithmic axis with plain numbers, also between the powers of ten if there are few of those."""
-    from matplotlib.ticker import FuncFormatter
+def width_in_letters(figure: Any) -> int:
+    """How many small letters fit beside each other."""
+    from matplotlib import rcParams
 
-    def between(value: float, _: int) -> str:
-        low, high = scale.get_view_interval()
-        return f"{value:g}" if high < 50 * low and f"{value:e}"[0] in "235" else ""
-
-    scale, set_scale = (axis.yaxis, axis.set_yscale) if direction == "y" else (axis.xaxis, axis.set_xscale)
-    set_scale("log", nonpositive="mask")  # zero has no place and is left out
-    scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    scale.set_minor_formatter(FuncFormatter(between))
+    return int(figure.get_figwidth() * 112 / rcParams["legend.fontsize"])
 
 
-def spans(values: Any) -> bool:
-    """Whether numbers, all positive, lie so far apart that a linear axis would hide the small ones."""
-    return len(values) > 0 and min(values) > 0 and max(values) > SPAN * min(values)
+def letters(axis: Any, side: Literal["width", "height"] = "width") -> int:
+    """How many letters fit beside a panel."""
+    from matplotlib import rcParams
+
+    grid, figure = axis.get_subplotspec().get_gridspec(), axis.get_figure()
+    inches = figure.get_figwidth() / grid.ncols if side == "width" else figure.get_figheight() / grid.nrows
+    return int(inches * 100 / rcParams["font.size"])
 
 
-def leave_out_the_start(axis: Any, ranges: Sequence[tuple[Array, Array]]) -> None:
-    """Where the first row of the curves, (low, high) each, takes more than half of the height, they come in from above.
-
-    It is the starting point, which no record has gone into; beside it, nothing else would be seen.
-    """
-    bottom = min(low.min() for low, _ in ranges)
-    top, rest = max(high.max() for _, high in ranges), max(high[1:].max(initial=bottom) for _, high in ranges)
-    if rest > bottom and top - bottom > 2 * (rest - bottom):
-        axis.set_ylim(bottom - 0.05 * (rest - bottom), rest + 0.08 * (rest - bottom))
-
-
-def widened(low: float, high: float) -> tuple[float, float]:
-    """The ends of a scale; numbers within 1 % of each other, which are as good as equal, do not fill it."""
-    if high - low >= 0.01 * max(abs(low), abs(high)) > 0:
-        return low, high
-    return low - 0.05 * abs(low) - 1e-9, high + 0.05 * abs(high) + 1e-9
-
-
-def caption(axis: Any, text: str, x: str = "iteration t") -> None:
-    """What a panel shows.
+def caption(axis: Any, y: str, x: str = "iteration t", title: str = "") -> None:
+    """Say what a panel shows: quantities, with their units, at the axes.
 
     Parameters
     ----------
     axis : of matplotlib
-    text : its title
-    x : of the horizontal axis
+    y, x : of the vertical and the horizontal axis
+    title : above the panel
 
     Examples
     --------
     >>> import dpadmm_mpi as dp
     >>> _, [axis] = dp.plots.panels(1, 3.0, 2.0)
-    >>> dp.plots.caption(axis, "loss")
-    >>> axis.get_title(), axis.get_xlabel()
-    ('loss', 'iteration t')
+    >>> dp.plots.caption(axis, "mean loss")
+    >>> axis.get_ylabel(), axis.get_xlabel()
+    ('mean loss', 'iteration t')
     """
-    axis.set_xlabel(textwrap.fill(x, 62))
-    axis.set_title(text)
+    axis.set_ylabel(in_lines(y, letters(axis, "height")))
+    axis.set_xlabel(in_lines(x, letters(axis)))
+    axis.set_title(in_lines(title, letters(axis)))
     axis.margins(x=0.02)
-
-
-def in_lines(text: str, width: int = 60) -> str:
-    """Short lines, whatever lines it had before."""
-    return textwrap.fill(text.replace("\n", " "), width)
-
-
-def listed(values: Sequence[str]) -> str:
-    return "; ".join(dict.fromkeys(values))
+    if x.startswith("iteration") and axis.get_xscale() == "linear":
+        axis.xaxis.get_major_locator().set_params(integer=True)
 
 
 def refuse_ending(target: Path) -> None:
@@ -278,38 +224,52 @@ def refuse_ending(target: Path) -> None:
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def style(printed: bool = False) -> Iterator[None]:
+    """The settings of matplotlib for figures of ours, on a screen or in a journal."""
     try:
         import matplotlib
     except ImportError:
         raise InputError("plots need matplotlib; install it with: pip install matplotlib") from None
-    with matplotlib.rc_context(SETTINGS):
+    with matplotlib.rc_context(SETTINGS | PRINTED if printed else SETTINGS):
         yield
 
 
 def drawable(figure: Any) -> Any:
-    """The figure with every text in it as the font can draw it: what it has no sign for is written out."""
+    """The figure with every text as the font can draw it: formulas set, and what it has no sign for written out."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
     from matplotlib.text import Text
 
     known = get_font(findfont(FontProperties())).get_charmap()
-    for text in figure.findobj(Text):
+    for text in set(figure.findobj(Text)) - _ticks(figure):
+        if text.get_parse_math():
+            continue  # has been here before
         words = text.get_text()
         if not words.isascii() or not words.isprintable() or len(words) > LONGEST:
             lines = paragraph(shortened(words, LONGEST))
-            text.set_text("".join(c if c == "\n" or ord(c) in known else _by_number(c) for c in lines))
+            words = "".join(c if c == "\n" or ord(c) in known else _by_number(c) for c in lines)
+            text.set_text(words)
+        if (formulas := typeset(words)) is not None:
+            text.set_text(formulas)
+            text.set_parse_math(True)
     return figure
+
+
+def _ticks(figure: Any) -> set[Any]:
+    """The numbers at the axes, which every drawing writes anew."""
+    scales = [scale for axis in figure.axes for scale in (axis.xaxis, axis.yaxis)]
+    return {label for scale in scales for which in ("major", "minor") for label in scale.get_ticklabels(which=which)}
 
 
 def _by_number(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def save(figure: Any, target: Path) -> None:
+def save(figure: Any, target: Path, dots_per_inch: int = SCREEN) -> None:
     dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same picture is the same file
     content = io.BytesIO()  # written when it is whole
     with style():
-        drawable(figure).savefig(content, format=target.suffix.lstrip("."), dpi=160, metadata=dates.get(target.suffix.lower()))
+        about = dates.get(target.suffix.lower())
+        drawable(figure).savefig(content, format=target.suffix.lstrip("."), dpi=dots_per_inch, metadata=about)
     try:
         write_bytes(target, content.getbuffer())
     except OSError as error:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # the mathematics of composition is for those who compute an 
 
 R = TypeVar("R", bound=Releases)
 
+ANY_DELTA = 0.5  # of pure accounts, which have none
+
 SMALLEST_STEP, LARGEST_STEP = 1e-15, 1.0  # relative, of noise that is raised until an account is not above its target
 
 # Kinds of account belong to the families that they are about.
@@ -69,6 +71,10 @@ class AccountKind(Options, Generic[R]):
         """The worst node's, at the end, as `compute` has it."""
         return float(self.compute(releases, delta).values[-1])
 
+    def of_runs(self, releases: R) -> Array | None:
+        """Of each node in each run, (runs, T+1, N), where that is cheap for any number of runs; None: it is not."""
+        return None
+
     @abstractmethod
     def calibrate(self, releases: R, target: float, delta: float) -> R:
         """The same releases with the noise that brings the worst node's total to the target."""
@@ -117,7 +123,7 @@ def accounts_of_parts(releases: R, compute: Callable[[R], Sequence[Account]]) ->
     Where runs differ, a node's is the largest over the runs.
     """
     if (by_run := releases.by_run()) is not None:
-        return _of_runs(by_run, [compute(part) for part in by_run.parts])
+        return _of_runs(releases, by_run, [compute(part) for part in by_run.parts])
     found = [(nodes, compute(part)) for nodes, part in releases.parts() if part.touches]
     if len(found) == 1 and len(found[0][0]) == releases.nodes:
         return found[0][1]
@@ -131,10 +137,14 @@ def accounts_of_parts(releases: R, compute: Callable[[R], Sequence[Account]]) ->
     return tuple(joined)
 
 
-def _of_runs(by_run: ByRun[R], of_parts: Sequence[Sequence[Account]]) -> Sequence[Account]:
-    joined = []
+def _of_runs(releases: R, by_run: ByRun[R], of_parts: Sequence[Sequence[Account]]) -> Sequence[Account]:
+    joined, kinds = [], kinds_for(releases)
     for same in zip(*of_parts, strict=True):
         values = by_run.over_iterations([account.node_values for account in same])
+        if by_run.merged and (kind := kinds.get(same[0].name)) is not None and same[0].delta is None:
+            usual = kind.compute(by_run.parts[0], ANY_DELTA).node_values  # not that of a method with accounts of its own
+            exact = kind.of_runs(releases)
+            values = exact if exact is not None and np.array_equal(usual, same[0].node_values) else values
         worst = max(same, key=lambda account: float(account.values[-1]))
         proven = all(account.proven for account in same)
         joined.append(replace(worst, node_values=values.max(axis=0), run_values=values, proven=proven))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -65,6 +65,7 @@ class ByRun(NamedTuple, Generic[R]):
     part: Ints  # (runs, nodes): that of a node in a run; -1: it never takes a data step
     column: Ints  # (runs, nodes): in that part
     steps: Ints  # (runs, T+1, nodes): data steps that a node has taken by the end of an iteration
+    merged: bool = False  # a column is the worst of all runs, as there are too many to examine each
 
     def over_iterations(self, values: Sequence[Array]) -> Array:
         """(runs, T+1, nodes) of values after every own data step of the columns of each part, (steps + 1, columns)."""
@@ -201,7 +202,16 @@ class NetworkReleases(DataSteps, Releases):
             else:
                 part[run, node], column[run, node] = number, place.ravel()
         none = self._part(1, np.arange(nodes), {name: own[name][0, :1] for name in own})
-        return ByRun(parts or [none], part, column, self.in_runs.by_iteration(self.data_steps, self.iterations))
+        return ByRun(parts or [none], part, column, self.in_runs.by_iteration(self.data_steps, self.iterations), merged)
+
+    def side_by_side(self) -> Self:
+        """All data steps of all nodes in all runs, (K, runs * N): also those that are not taken, as without faults."""
+        assert self.in_runs is not None
+        runs, K, nodes = self.in_runs.taken.shape
+        V = np.where(self.in_runs.taken, self.in_runs.V, self.V).swapaxes(0, 1).reshape(K, runs * nodes)
+        tiled: dict[str, Any] = {name: np.tile(getattr(self, name), (1, runs)) for name in ("eta", "theta", "parameter")}
+        worth = None if self.worth is None else np.tile(self.worth, runs)
+        return replace(self, V=V, B=np.tile(self.B, runs), rho=self.rho * runs, worth=worth, in_runs=None, **tiled)
 
     def _part(self, steps: int, nodes: Ints, own: dict[str, Array]) -> Self:
         """So many data steps of some nodes, with penalties, noise and neighbours of their own, (steps, columns)."""

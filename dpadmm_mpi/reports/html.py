@@ -11,7 +11,7 @@ import numpy as np
 from dpadmm_mpi.plots import svg
 from dpadmm_mpi.plots.curves import has_numbers
 from dpadmm_mpi.plots.kinds import OverIterations, OverPrivacy, plots
-from dpadmm_mpi.plots.style import Request
+from dpadmm_mpi.plots.request import Request
 from dpadmm_mpi.reports.columns import NOTHING, differing_settings, in_words
 from dpadmm_mpi.reports.file_sections import NO_NOISE, file_section, notes_section, privacy_section
 from dpadmm_mpi.reports.markup import escape, facts_table, listed, results_in_html, table

@@ -23,7 +23,8 @@ from dpadmm_mpi.reports.columns import (
 from dpadmm_mpi.showing import brief, printable, sentence, shortened
 from dpadmm_mpi.storage.infeasible import Infeasible
 
-NAME_WIDTH, NARROW, NAME_LETTERS = 24, 16, 60  # of a name that does not fit: a line, where room is short, and altogether
+NAME_WIDTHS = (24, 20, 16)  # of lines that long names take: the first that leaves least out
+NAME_LETTERS = 60  # of a long name altogether
 FIRST = ("test_error", "mean_squared_error", "epsilon", "delta", "epsilon_sound", "loss")  # what stays where room is short
 SAID_ONCE = ("status", "iteration", "runs")  # below the table, where they are the same in all rows
 
@@ -239,10 +240,8 @@ def text_of(table: ResultTable, width: int | None = None) -> str:
     less important are left out, which is said.
     """
     width = terminal_width() if width is None else width
-    of_names = (
-        NAME_WIDTH if len(_blocks(table, width, NAME_WIDTH)[0]) == 1 and not _blocks(table, width, NAME_WIDTH)[1] else NARROW
-    )
-    blocks, left_out = _blocks(table, width, of_names)
+    tried = [(of_names, *_blocks(table, width, of_names)) for of_names in NAME_WIDTHS]
+    of_names, blocks, left_out = min(tried, key=lambda each: len(each[1]) + len(each[2]))
     lines = ["\n\n".join(_block(table, block, of_names) for block in blocks)]
     if left_out:
         names = ", ".join(column.title for column in left_out)

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from dpadmm_mpi.plots.looks import look
 from dpadmm_mpi.plots.style import (
-    COLOURS,
-    MARKERS,
-    STYLES,
     caption,
     logarithmic,
     panels,
@@ -37,7 +35,7 @@ def draw(figure: Figure, results: Results, target: Path) -> None:
         for panel, axis in zip(figure.panels, axes, strict=True):
             handles |= _draw_panel(panel, axis, results, labels)
         share_legend(picture, [handles[label] for label in labels if label in handles])
-        picture.suptitle(figure.title, fontsize=10)
+        picture.suptitle(figure.title)
     save(picture, target)
 
 
@@ -53,14 +51,13 @@ def _draw_panel(panel: Panel, axis: Any, results: Results, labels: Sequence[str]
         if line.label in panel.references:
             handles[line.label] = _draw_reference(line, axis, panel.references.index(line.label))
         else:
-            handles[line.label] = _draw_line(line, axis, plain.index(line.label), len(plain), panel.x is not None)
+            handles[line.label] = _draw_line(line, axis, plain.index(line.label), len(plain), panel)
     if panel.measure == "loss" and panel.x is None and not panel.log_y and panel.over == "iteration":
         _leave_out_the_start(axis, drawn)
     if panel.y_range is not None:
         axis.set_ylim(panel.y_range)
     x_title, y_title = panel.axes
-    caption(axis, panel.title, x_title)
-    axis.set_ylabel(y_title)
+    caption(axis, y_title, x_title, panel.title)
     if panel.x is not None:
         axis.margins(x=0.05)  # the points at the ends stay clear of the frame
     return handles
@@ -77,12 +74,13 @@ def _draw_reference(line: Curve, axis: Any, index: int) -> Any:
     return axis.plot(line.x, line.mean, color=REFERENCES[index], linestyle=":", lw=1.8, label=line.label)[0]
 
 
-def _draw_line(line: Curve, axis: Any, index: int, count: int, has_points: bool) -> Any:
-    """A band over the iterations; bars where every point is a variant of its own."""
-    look = {"color": COLOURS[index % len(COLOURS)], "linestyle": STYLES[index % len(STYLES)], "label": line.label}
-    marker = MARKERS[index % len(MARKERS)]
-    if has_points:
+def _draw_line(line: Curve, axis: Any, index: int, count: int, panel: Panel) -> Any:
+    """A band over the iterations, privacy in steps; bars where every point is a variant of its own."""
+    each = {**look(index), "label": line.label}
+    if panel.x is not None:
         spread = np.maximum([line.mean - line.low, line.high - line.mean], 0.0)  # a mean of equal numbers may be off by a bit
-        return axis.errorbar(line.x, line.mean, yerr=spread, marker=marker, capsize=2, **look)
-    axis.fill_between(line.x, line.low, line.high, color=look["color"], alpha=0.18, lw=0)
-    return axis.plot(line.x, line.mean, marker=marker, markevery=spots(len(line.x), index, count).tolist(), **look)[0]
+        return axis.errorbar(line.x, line.mean, yerr=spread, capsize=2, **each)
+    axis.fill_between(line.x, line.low, line.high, color=each["color"], alpha=0.18, lw=0)
+    if panel.measure.startswith("privacy/"):
+        each["drawstyle"] = "steps-post"
+    return axis.plot(line.x, line.mean, markevery=spots(len(line.x), index, count).tolist(), **each)[0]

@@ -1,5 +1,7 @@
 """HDF5 -> arrays, xarray, pandas. Needs the file only, not the program state that wrote it."""
 
+import math
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -288,17 +290,26 @@ def load_all(paths: Iterable[Path]) -> list[Result]:
     """The results in files, and in all files of folders."""
     files: list[Path] = []
     for path in paths:
-        inside = names_in(path, "*.h5") if is_folder(path) else [path]
+        inside = sorted(names_in(path, "*.h5"), key=_in_order) if is_folder(path) else [path]
         if not inside:
             raise InputError(f"{path}: a folder without result files")
         files += inside
     return [load(path) for path in files]
 
 
+def _in_order(path: Path) -> list[tuple[float, str]]:
+    """With numbers in their names by these: 2 before 10."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", path.stem)
+    return [(float(part), "") if k % 2 else (math.inf, part) for k, part in enumerate(parts)]
+
+
 def labels(results: Sequence[Result]) -> list[str]:
-    """The configurations' names, or, where two are the same, the files'."""
-    names = [result.name for result in results]
-    return names if len(set(names)) == len(names) else [Path(result.source).stem for result in results]
+    """The configurations' names, or, where two are the same, the files', with their folders where that is not enough."""
+    paths = [Path(result.source) for result in results]
+    for names in ([result.name for result in results], [path.stem for path in paths]):
+        if len(set(names)) == len(names):
+            return names
+    return [f"{path.parent.name}/{path.stem}" if path.parent.name else path.stem for path in paths]
 
 
 def load(path: str | Path) -> Result:

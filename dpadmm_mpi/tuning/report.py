@@ -11,7 +11,7 @@ from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.files import exists, is_file
 from dpadmm_mpi.methods.base import to_toml
 from dpadmm_mpi.methods.metrics import metrics as METRICS
-from dpadmm_mpi.plots.style import logarithmic, panels, refuse_ending, save, style
+from dpadmm_mpi.plots.style import caption, logarithmic, panels, refuse_ending, save, style
 from dpadmm_mpi.reports.tables import aligned
 from dpadmm_mpi.tuning.private_selection import Price
 from dpadmm_mpi.tuning.study import Study, Trial
@@ -158,11 +158,9 @@ def draw(study: Study, task: Task, method: str, target: Path) -> None:
             k = shown.index(best)
             axis.scatter([x[k]], [best.value], marker="*", s=110, color="tab:red", zorder=3)
             units = f" (times {each.times})" if each.times else ""
-            axis.set_xlabel(f"{key}{units}")
-            axis.set_title(f"explains {100 * share:.0f} %", fontsize=9)
-        for axis in axes[::4]:
-            axis.set_ylabel(METRICS[task.metric].title)
-        figure.suptitle(f"{method}, {task.budget.words}: {len(shown)} trials, the best one with a star", fontsize=10)
+            caption(axis, METRICS[task.metric].title, f"{key}{units}", f"explains {100 * share:.0f} %")
+            axis.margins(x=0.06)  # the points at the ends stay clear of the frame
+        figure.suptitle(f"{method}, {task.budget.words}: {len(shown)} trials, the best one with a star")
         save(figure, target)
 
 

@@ -1,6 +1,6 @@
 """What the pictures hold, read back from the figures; every kind on every family of files; refusals."""
 
-import re
+import io
 import shutil
 import warnings
 from dataclasses import replace
@@ -16,9 +16,9 @@ from support import MakeConfig, command, result_of, sentences
 
 import dpadmm_mpi
 from dpadmm_mpi import plots
-from dpadmm_mpi.audit import attack, audit
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.plots.style import COLOURS, MARKERS, STYLES
+from dpadmm_mpi.plots.looks import COLOURS, MARKERS, STYLES
+from dpadmm_mpi.plots.words import typeset
 from dpadmm_mpi.storage.result import Result, is_proven
 from dpadmm_mpi.types import Array
 
@@ -38,6 +38,12 @@ def private(shared_config: MakeConfig, folder: Path) -> Result:
 @pytest.fixture(scope="module")
 def plain(shared_config: MakeConfig, folder: Path) -> Result:
     return result_of(shared_config("admm", record={"optimum": True}), folder / "plain.h5")
+
+
+@pytest.fixture(scope="module")
+def lossy() -> Result:
+    """A network that loses messages."""
+    return result_of({"iterations": 3, "data": {"records": 200, "features": 3}, "network": {"faults": {"loss": 0.3}}})
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +68,21 @@ def outside(figure: Any) -> list[str]:
     return [text for text, box in boxes.items() if box.x0 < -1 or box.y0 < -1 or box.x1 > edge.x1 + 1 or box.y1 > edge.y1 + 1]
 
 
+def drawn(axis: Any) -> list[Any]:
+    """Its lines, but for those that are there for a legend."""
+    return [line for line in axis.get_lines() if len(line.get_ydata())]
+
+
+def looks(line: Any) -> tuple[str, str, str]:
+    return line.get_color(), line.get_marker(), str(line._unscaled_dash_pattern)
+
+
+def legend(figure: Any) -> list[tuple[Any, Any]]:
+    """Each text below the figure with its line."""
+    [box] = figure.legends
+    return list(zip(box.get_texts(), box.get_lines(), strict=True))
+
+
 def texts(axis: Any) -> str:
     return " ".join(text.get_text() for text in axis.get_legend().get_texts())
 
@@ -70,28 +91,55 @@ def band_of(axis: Any) -> Array:
     return np.asarray(axis.collections[0].get_paths()[0].vertices[:, 1])
 
 
-def test_overview_has_mean_range_and_every_account(private: Result, plain: Result) -> None:
+def test_overview_has_mean_range_and_privacy(private: Result, plain: Result) -> None:
+    """Of several files the account to compare by, each in the look of its other curves; of a lone one every account."""
     loss, error, privacy = plots.figure([private, plain]).axes
     assert np.allclose(loss.get_lines()[0].get_ydata(), private.loss.mean(axis=0))
     assert band_of(loss).min() == pytest.approx(private.loss.min())
     assert band_of(loss).max() == pytest.approx(private.loss.max())
     assert np.allclose(error.get_lines()[1].get_ydata(), plain.test_error[0])
-    drawn = [line.get_ydata() for line in privacy.get_lines() if len(line.get_ydata())]
-    for values, name in zip(drawn, ("bound", "tight", "epsilon"), strict=True):  # the plain run's are infinite
-        assert np.array_equal(values, private[f"privacy/{name}"])
-    assert "1 of 2 not private" in privacy.get_legend().get_title().get_text()
-    [alone] = [line for line in plots.figure([private], "privacy", "tight").axes[0].get_lines() if len(line.get_ydata())]
+    [line] = drawn(privacy)  # the plain run's is infinite
+    assert np.array_equal(line.get_ydata(), private.bound)
+    assert looks(line) == looks(loss.get_lines()[0])
+    assert [text.get_text() for text in privacy.texts] == ["1 of 2 not private: infinite"]
+    lines = drawn(plots.figure([private]).axes[2])
+    for each, name in zip(lines, ("bound", "tight", "epsilon"), strict=True):
+        assert np.array_equal(each.get_ydata(), private[f"privacy/{name}"])
+    assert len({looks(each)[2] for each in lines}) == 3
+    [alone] = drawn(plots.figure([private], "privacy", "tight").axes[0])
     assert np.array_equal(alone.get_ydata(), private.tight)
+
+
+@pytest.mark.parametrize("kind", ["overview", "privacy"])
+def test_privacy_is_spent_in_steps(kind: str, private: Result, star: Result) -> None:
+    for results in ([private], [private, star]):
+        axes = plots.figure(results, kind).axes[-1 if kind == "overview" else 0 :]
+        assert {line.get_drawstyle() for axis in axes for line in drawn(axis)} == {"steps-post"}
+
+
+def test_a_line_style_means_a_file_or_an_account_not_both(private: Result, star: Result) -> None:
+    """Several files: the same look in every panel, and one account in each."""
+    results = [private, star, changed(private, "privacy/tight", 2 * private.tight)]
+    for kind in ("overview", "privacy"):
+        figure = plots.figure(results, kind)
+        shown = {text.get_text(): looks(line) for text, line in legend(figure)}
+        assert len(set(shown.values())) == 3
+        for axis in figure.axes:
+            assert {looks(line) for line in drawn(axis)} <= set(shown.values())
+            assert len({looks(line) for line in drawn(axis)}) == len(drawn(axis))
+    accounts = plots.figure(results, "privacy").axes
+    assert [axis.get_title("left") for axis in accounts[:2]] == ["$P(t)$, the paper's bound", "tighter pure bound"]
+    assert np.array_equal(drawn(accounts[1])[1].get_ydata(), 2 * private.tight)
 
 
 def test_a_run_without_noise_alone_says_that_it_is_not_private(plain: Result) -> None:
     privacy = plots.figure([plain]).axes[-1]
     assert "not private" in privacy.texts[0].get_text()
-    assert not privacy.get_lines()
+    assert not drawn(privacy)
 
 
 def test_what_is_not_proven_is_said_in_the_picture(private: Result, star: Result) -> None:
-    assert "paper's epsilon (delta 0.001), not proven" in texts(plots.figure([star], "privacy").axes[0])
+    assert r"paper's $\varepsilon$ ($\delta$ = 0.001), not proven" in texts(plots.figure([star], "privacy").axes[0])
     assert "not proven" not in texts(plots.figure([private], "privacy").axes[0])
     assert "not proven" in plots.figure([star], "loss-privacy", "epsilon_paper").axes[0].get_xlabel()
 
@@ -108,11 +156,15 @@ def test_loss_against_privacy_takes_the_last_iteration_of_each_price(private: Re
 
 def test_accounts_to_compare_by(private: Result, plain: Result, star: Result) -> None:
     """The first that all files have, a proven one before others; without one in common each its own, named."""
-    assert plots.figure([private, plain], "error-privacy").axes[0].get_xlabel() == "total privacy loss: P(t), the paper's bound"
-    assert "sound epsilon" in plots.figure([star], "error-privacy").axes[0].get_xlabel()
+    assert (
+        plots.figure([private, plain], "error-privacy").axes[0].get_xlabel() == "total privacy loss: $P(t)$, the paper's bound"
+    )
+    assert r"sound $\varepsilon$" in plots.figure([star], "error-privacy").axes[0].get_xlabel()
     mixed = plots.figure([star, private], "loss-privacy")
     names = [text.get_text() for text in mixed.legends[0].get_texts()]
-    assert names == ["PS-ADMM: sound epsilon (delta 0.001)", "mr-admm objective: epsilon (delta 1e-05)"]
+    assert names == [
+        r"PS-ADMM: sound $\varepsilon$ ($\delta$ = 0.001)", r"mr-admm objective: $\varepsilon$ ($\delta$ = $10^{-5}$)",
+    ]  # fmt: skip
     level = plots.figure([private, plain], "loss-privacy").axes[0].get_lines()[1]
     assert set(level.get_ydata()) == {plain.loss[0, -1]}
 
@@ -121,7 +173,7 @@ def test_a_sound_account_goes_before_the_papers() -> None:
     """Where both are proven, as for the curated family."""
     curated = result_of({"iterations": 3, "algorithm": {"method": "dp-admm"}, "privacy": {"noise_std": 0.1}})
     assert is_proven(curated, "epsilon_paper")
-    assert "sound epsilon" in plots.figure([curated], "error-privacy").axes[0].get_xlabel()
+    assert r"sound $\varepsilon$" in plots.figure([curated], "error-privacy").axes[0].get_xlabel()
 
 
 def test_bars_reach_from_the_smallest_to_the_largest(private: Result) -> None:
@@ -182,12 +234,12 @@ def test_observers_show_who_learns_what(private: Result) -> None:
 
 @pytest.mark.parametrize("kind", list(plots.plots))
 def test_every_kind_draws_one_and_many_of_both_families(
-    kind: str, private: Result, plain: Result, star: Result, tmp_path: Path
+    kind: str, private: Result, plain: Result, star: Result, lossy: Result, tmp_path: Path
 ) -> None:
     """Of the files that have what it draws; a file that has not is named in one sentence."""
     groups = {
         "optimum": [[plain], [plain, private]], "objective-gap": [[star]], "observers": [[private], [plain], [private, plain]],
-        "attacker": [[private], [private, plain, star]],
+        "attacker": [[private], [private, plain, star]], "faults": [[lossy], [lossy, lossy]],
     }  # fmt: skip
     for number, results in enumerate(groups.get(kind, [[private], [star], [private, plain, star]])):
         target = tmp_path / f"{number}.png"
@@ -199,6 +251,9 @@ def test_every_kind_draws_one_and_many_of_both_families(
     elif kind == "attacker":
         with pytest.raises(InputError, match=rf"{plain.source} has no /privacy/curve"):
             plots.figure([plain, star], kind)
+    elif kind == "faults":
+        with pytest.raises(InputError, match=rf"{star.source} has no /network/delivered"):
+            plots.figure([star], kind)
     elif kind in groups:
         lacking, hint = (star, "run it again with") if kind == "optimum" else (plain, "star and curated methods record it with")
         with pytest.raises(InputError, match=rf"{lacking.source} has no /\w+, which .*; {hint} record.optimum = true"):
@@ -250,24 +305,20 @@ def test_against_privacy_only_where_something_is_private(private: Result, plain:
         assert (COLOURS[1], MARKERS[1]) in looks  # the level of the file without noise
 
 
-def test_the_accounts_are_explained_beside_the_curves_not_on_them(private: Result, plain: Result, star: Result) -> None:
-    for results in ([star], [private], [plain, star], [private, plain, star]):
-        figure = plots.figure(results)
+def test_the_accounts_are_explained_beside_the_curves_not_on_them(private: Result, star: Result) -> None:
+    for result in (star, private):
+        figure = plots.figure([result])
         figure.draw_without_rendering()
         axis = figure.axes[-1]
-        highest = max(
-            axis.transData.transform((0, line.get_ydata().max()))[1] for line in axis.get_lines() if len(line.get_ydata())
-        )
+        highest = max(axis.transData.transform((0, line.get_ydata().max()))[1] for line in drawn(axis))
         assert axis.get_legend().get_window_extent().y0 > highest
 
 
-def test_an_infinite_account_of_a_private_file_is_counted_apart(private: Result, plain: Result) -> None:
+def test_an_infinite_account_is_said_where_it_would_be(private: Result, plain: Result) -> None:
     partly = changed(private, "privacy/tight", np.full_like(private.tight, np.inf))
-    axis = plots.figure([private, plain, partly], "privacy").axes[0]
-    assert axis.get_legend().get_title().get_text() == "1 of 3 not private: infinite"
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == [
-        "P(t), the paper's bound", "tighter pure bound, infinite: 1 of 3", "epsilon (delta 1e-05)",
-    ]  # fmt: skip
+    said = [[text.get_text() for text in axis.texts] for axis in plots.figure([private, plain, partly], "privacy").axes]
+    assert said == [["1 of 3 not private: infinite"], ["2 of 3 not private: infinite"], ["1 of 3 not private: infinite"]]
+    assert "tighter pure bound: infinite" in texts(plots.figure([partly], "privacy").axes[0])
 
 
 @pytest.mark.parametrize("kind", ["overview", "loss", "privacy", "loss-privacy", "nodes", "network"])
@@ -379,29 +430,46 @@ def test_strange_names_are_drawn_as_they_are(config: MakeConfig) -> None:
         assert plots.figure([result], "loss").get_suptitle().strip()
 
 
-def test_no_formula_language_in_any_label(
-    config: MakeConfig, star: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Since dollars are dollars, tick labels of logarithmic axes must be plain numbers."""
-    drawn = [plots.figure([star], kind) for kind in ("consensus", "objective-gap", "privacy")]
-    monkeypatch.setattr("dpadmm_mpi.plots.examined.save", lambda figure, _: drawn.append(figure))
-    for perturbation in ("none", "objective"):
-        result_of(config("admm", perturbation), tmp_path / f"{perturbation}.h5")
-    plots.attack_figure([attack(tmp_path / f"{name}.h5", 0, 0) for name in ("none", "objective")], tmp_path / "a.png")
-    plots.audit_figure(audit(tmp_path / "objective.h5", 2, 0, None), tmp_path / "a.png")
-    assert len(drawn) == 5
-    for figure in drawn:
-        figure.savefig(tmp_path / "x.png")
-        labels = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
-        assert any(re.fullmatch(r"[\d.]+", label) for label in labels)
-        assert not [label for label in labels if "$" in label]
+@pytest.mark.parametrize(
+    ("words", "formulas"),
+    [
+        ("epsilon (delta 1e-05)", r"$\varepsilon$ ($\delta$ = $10^{-5}$)"),
+        ("P(t) of 2.5e+06", r"$P(t)$ of $2.5\times 10^{6}$"),
+        ("m-admm, alpha=0.5, eta = 2", r"m-admm, $\alpha$=0.5, $\eta$ = 2"),
+        ("costs $5 at epsilon", r"costs \$5 at $\varepsilon$"),
+        ("an alpha version, epsilon_sound, 1e5x", None),
+    ],
+)
+def test_formulas(words: str, formulas: str | None) -> None:
+    assert typeset(words) == formulas
 
 
-def test_files_look_different_also_in_grey(private: Result) -> None:
-    """No two of many files share style and marker in a way that only colour could tell; colours differ in lightness."""
-    lines = plots.figure([private] * 15, "loss").axes[0].get_lines()
-    assert len({(line.get_marker(), str(line._unscaled_dash_pattern)) for line in lines}) == 15
+@pytest.mark.parametrize("kind", ["overview", "loss-privacy", "network", "nodes", "tradeoff"])
+def test_no_formula_comes_from_a_file(kind: str, private: Result, star: Result, tmp_path: Path) -> None:
+    """Names and titles of accounts that would be, or would break, formulas of matplotlib are drawn as they are."""
+    for name in (r"$\frac{1}{epsilon}$", r"\$epsilon$ $\nonsense{", r"\epsilon $ delta 1e-5"):
+        strange = changed(private, "loss", private.loss)
+        strange.attributes["/"]["name"] = name
+        strange.attributes["privacy/bound"] = {**private.attributes["privacy/bound"], "title": name}
+        for results in ([strange], [strange, star]):
+            figure = plots.figure(results, kind)
+            figure.savefig(tmp_path / "x.svg")  # a formula that is none cannot be drawn
+            for text in figure.findobj(matplotlib.text.Text):
+                if text.get_parse_math() and "frac" in text.get_text():
+                    assert r"\$\frac{1}" in text.get_text()
+
+
+def test_curves_look_different_also_in_grey(private: Result) -> None:
+    """The first eight by their markers alone; forty by marker and line style; and nothing in a grey figure has a colour."""
+    lines = plots.figure([private] * 40, "loss").axes[0].get_lines()
+    assert len({line.get_marker() for line in lines[:8]}) == 8
+    assert len({looks(line)[1:] for line in lines}) == 40
     assert np.gcd(len(STYLES), len(MARKERS)) == np.gcd(len(COLOURS), len(MARKERS)) == np.gcd(len(COLOURS), len(STYLES)) == 1
+    for kind in ("overview", "nodes", "network"):
+        figure = plots.figure([private] * 9, kind, grey=True)
+        figure.savefig(pixels := io.BytesIO(), format="rgba")
+        red, green, blue, _ = np.frombuffer(pixels.getvalue(), np.uint8).reshape(-1, 4).astype(int).T
+        assert max(np.abs(red - green).max(), np.abs(green - blue).max()) <= 1
 
 
 def test_a_picture_leaves_the_users_matplotlib_alone(private: Result, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from support import MakeConfig, command, result_of, sentences
 import dpadmm_mpi
 from dpadmm_mpi.methods import methods
 from dpadmm_mpi.methods.references import cited
-from dpadmm_mpi.plots.style import COLOURS
+from dpadmm_mpi.plots.looks import COLOURS
 from dpadmm_mpi.privacy.perturbations import perturbations
 from dpadmm_mpi.reports.html import page
 from dpadmm_mpi.reports.mathml import mathml

@@ -227,6 +227,17 @@ class PureAccount(NetworkAccount):
             return np.full((r.iterations + 1, r.nodes), np.inf)
         return over_iterations(self.step_totals(r), r)
 
+    def of_runs(self, releases: NetworkReleases) -> Array | None:
+        """The costs of the data steps that were taken, added up."""
+        r = releases
+        if r.in_runs is None or r.tolerance or not r.perturbation.private:
+            return None
+        runs, K, nodes = r.in_runs.taken.shape
+        cost = self.step_totals(r.side_by_side()).reshape(K, runs, nodes).swapaxes(0, 1)
+        total = np.cumsum(np.where(r.in_runs.taken, cost, 0.0), axis=1)
+        steps_before = np.searchsorted(r.data_steps, np.arange(r.iterations + 1), side="right")
+        return np.concatenate([np.zeros_like(total[:, :1]), total], axis=1)[:, steps_before]
+
 
 @accounts.register("bound")
 class Bound(PureAccount):
