@@ -87,7 +87,7 @@ def test_killed_on_one_number_of_ranks_and_resumed_on_another(undisturbed: Undis
     assert_same(expected, tmp_path / "out.h5")
 
 
-def killed(path: Path, output: Path, count: int = 62) -> None:
+def killed(path: Path, output: Path, count: int = 66) -> None:
     """A run that died at a step; there are two checkpoints."""
     process = command(0, count, "run", path, "-o", output, program=MORTAL)
     assert process.returncode == -signal.SIGKILL, process.stderr
