@@ -277,7 +277,7 @@ def test_a_budget_that_would_last_for_other_data_steps_cannot_be_extended(
 ) -> None:
     """Where more iterations are too many to examine each run, budgets are counted by the worst of all runs."""
     monkeypatch.setattr("dpadmm_mpi.privacy.releases.MOST_STEPS", 80)
-    raw = {
+    raw: Raw = {
         "runs": 3,
         "iterations": 5,
         "data": {"records": 60, "features": 3},
