@@ -234,6 +234,8 @@ class NetworkPlan(Plan[State]):
         r = self.releases
         if not r.perturbation.private:
             return []
+        if getattr(r.perturbation, "target", None) is not None:  # whatever else changes, the noise is set to meet it
+            return ["a smaller privacy.target"]
         worst = int(self.accounts[-1].node_values[-1].argmax())
         ways = []
         if r.B[worst] < r.B.max():
