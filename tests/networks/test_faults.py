@@ -12,7 +12,7 @@ from dpadmm_mpi.audit.exact import audit
 from dpadmm_mpi.config.reading import read_section
 from dpadmm_mpi.engine.loop import Manner, execute
 from dpadmm_mpi.errors import InputError, Stopped
-from dpadmm_mpi.methods import fingerprint, parse
+from dpadmm_mpi.methods import fingerprint, make_plan, parse
 from dpadmm_mpi.networks.faults import Draws, faults
 from dpadmm_mpi.networks.network import Network
 from dpadmm_mpi.networks.timeline import NetworkFaults, faults_on
@@ -293,6 +293,14 @@ def test_a_budget_that_would_last_for_other_data_steps_cannot_be_extended(
     run(raw, tmp_path / "run.h5")
     with pytest.raises(InputError, match="would last for other data steps"):
         run(raw | {"iterations": 12}, tmp_path / "run.h5")
+
+
+def test_a_method_that_mixes_has_the_penalty_of_one_neighbour_whoever_was_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that waits until it has heard somebody, as a class from outside does unless it says otherwise."""
+    raw = configuration("one-shot", {"loss": 0.3})
+    monkeypatch.setattr(type(parse(raw).method), "counts_heard", True)
+    releases = make_plan(parse(raw))[0].releases
+    assert (releases.in_runs.V == 1.0).all()  # type: ignore[attr-defined]
 
 
 def same(a: Result, b: Result) -> bool:
