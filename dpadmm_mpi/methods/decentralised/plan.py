@@ -533,7 +533,7 @@ def _in_runs(method: NetworkMethod, config: Config, topology: Topology, steps: I
     for runs in groups(config.runs):
         timeline, some = faults.timeline(runs), slice(runs.start, runs.stop)
         taken[some] = (timeline.joined if method.counts_heard else timeline.present)[:, steps]
-        if method.counts_heard:
+        if method.counts_heard and not method.mixes:
             V[some] = timeline.degree[:, steps - 1]
     return InRuns(taken, V)
 
