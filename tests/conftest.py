@@ -18,10 +18,25 @@ settings.register_profile("tests", derandomize=True, database=None, deadline=Non
 settings.load_profile("tests")
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "dpadmm-hypothesis")
 
+LONGEST = (
+    "hosts/test_hosts.py",
+    "faults/test_injected_faults.py",
+    "engine/test_bits_network.py",
+    "reproduce/test_page.py",
+    "docs/test_site.py",
+    "slurm/test_slurm.py",
+    "storage/test_restart.py",
+)
+
 
 def pytest_configure() -> None:
     """The package is compiled once, also where Python is told to keep nothing compiled: hundreds of processes start here."""
     compileall.compile_dir(TOP / "dpadmm_mpi", quiet=2)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first: one that is begun last would leave the other core without work."""
+    items.sort(key=lambda item: not str(item.path).endswith(LONGEST))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,15 +1,19 @@
 """Shared by all tests: small configurations, plans of them, and processes under a real mpiexec."""
 
+import atexit
 import bz2
 import gzip
+import json
 import lzma
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -54,7 +58,7 @@ NOT_LAUNCHED = (213, True)  # its exit code, and whether it speaks of its own se
 # Exit codes of mpiexec after a kill of a rank: the signal's, or, where ranks talk over sockets because /dev/shm is too small,
 # that of another rank's MPI, which sees one close.
 KILLED = (128 + signal.SIGKILL, 14)
-TIMEOUT = 60  # seconds within which every job must have ended: nobody hangs
+TIMEOUT = 180  # seconds within which every job must have ended, also on a busy machine: nobody hangs
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
 
 
@@ -347,10 +351,16 @@ def command(
     cwd: Path | None = None,
     launcher: Sequence[str] = (),
 ) -> Process:
-    """Run `dpadmm ...` (or another program) alone or under mpiexec; the completed process, never later than TIMEOUT."""
+    """Run `dpadmm ...` (or another program) alone or under mpiexec; the completed process, never later than TIMEOUT.
+
+    One that is alone in the usual environment is a fork of a prepared process, without the second that its imports take.
+    """
+    words = dpadmm(*arguments, ranks=ranks, program=program, launcher=launcher)
+    if ranks is None and environment is None:
+        return prepared().run(words, cwd or Path.cwd())
     for _ in range(LAUNCHES):
         process = subprocess.run(
-            dpadmm(*arguments, ranks=ranks, program=program, launcher=launcher),
+            words,
             capture_output=True,
             text=True,
             timeout=TIMEOUT,
@@ -362,6 +372,51 @@ def command(
         if (process.returncode, "PMIx server's listener thread" in process.stderr) != NOT_LAUNCHED:
             break
     return process
+
+
+class Prepared:
+    """The other end of programs/prepared.py."""
+
+    def __init__(self) -> None:
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, PROGRAMS / "prepared.py", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **MPI_ENVIRONMENT},
+            )
+        atexit.register(self.close)
+
+    def run(self, words: Sequence[str], folder: Path) -> Process:
+        """What `subprocess.run` does with the words of a Python process, which is killed after TIMEOUT."""
+        order = {"environment": {**os.environ, **MPI_ENVIRONMENT}, "folder": str(folder), "words": words[1:]}
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            socket.send_fds(self._orders, [json.dumps(order).encode()], [output.fileno(), errors.fileno()])
+            child = int(self._orders.recv(99))
+            self._orders.settimeout(TIMEOUT)
+            try:
+                code = int(self._orders.recv(99))
+            except BaseException as error:  # the limit of the whole test too
+                os.kill(child, signal.SIGKILL)
+                self._orders.settimeout(None)
+                self._orders.recv(99)
+                if isinstance(error, TimeoutError):
+                    raise subprocess.TimeoutExpired(words, TIMEOUT) from None
+                raise
+            self._orders.settimeout(None)
+            texts = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode() for file in (output, errors)]
+        return subprocess.CompletedProcess(list(words), code, *texts)
+
+    def close(self) -> None:
+        self._orders.close()
+        self._process.wait()
+
+
+@cache
+def prepared() -> Prepared:
+    """One for all tests of this process."""
+    return Prepared()
 
 
 def sentences(process: Process) -> list[str]:

@@ -117,8 +117,8 @@ class Result(stored.Result):
             if not np.isfinite(total):
                 sentences.append(f"{title}: infinite, nothing protects the records ({about['theorem']})")
                 continue
-            proof = "by" if is_proven(self, name) else "NOT PROVEN, after"
-            sentences.append(f"{title}: {total:.4g} for everything that is released until the end, {proof} {about['theorem']}")
+            proof = "; proof:" if is_proven(self, name) else ", NOT PROVEN, after"
+            sentences.append(f"{title}: {total:.4g} for everything that is released until the end{proof} {about['theorem']}")
         if sentences:
             name = accounts(self)[0][0]
             sentences.append(
@@ -143,8 +143,8 @@ class Result(stored.Result):
         config, data = self.config, self.attributes["data"]
         records, sizes = len(self["data/node_of_record"]), self["data/sizes"]
         lines = [
-            f"{brief(self.name)}: {config.method_name}, {config.iterations} iterations, {config.runs} runs"
-            + ("" if self.complete else " (incomplete)"),
+            f"{brief(self.name)}: {config.method_name}, {config.iterations} iterations, "
+            f"{config.runs} run{'s' * (config.runs > 1)}" + ("" if self.complete else " (incomplete)"),
             f"network: {len(self['node'])} nodes, {len(self['graph/edges'])} edges",
             f"records: {sizes.sum()} for training, {sizes.min()} to {sizes.max()} at a node, {records - sizes.sum()} for "
             f"testing, {len(self['feature'])} features; {data['source']}",

@@ -39,6 +39,9 @@ def read_run(run: Path | Result, refuse: Callable[[Plan[Any]], None] | None = No
     refuse_other_plan(result.arrays, plan, path)
     if plan.map_sha256 and result.attributes.get("problem", {}).get("map_sha256") != plan.map_sha256:
         raise InputError(f"{path}: its linear map has changed since it was run; restore problem.map_path")
+    files = "" if plan.faults is None else plan.faults.files_sha256
+    if result.attributes.get("network", {}).get("files_sha256", "") != files:
+        raise InputError(f"{path}: a file of network.faults has changed since it was run; restore it")
     return result, plan, dataset
 
 

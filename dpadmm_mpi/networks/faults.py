@@ -75,6 +75,11 @@ class Fault(Options):
         """Whether it does nothing at all, as it is set."""
         return False
 
+    @property
+    def contents(self) -> str:
+        """What it has read from a file; "": nothing. A run goes on with the same alone."""
+        return ""
+
 
 class Failing(Fault):
     """What fails is decided for each item by itself, whatever the others do."""
@@ -319,6 +324,10 @@ class Trace(NodeAbsence):
             raise InputError(f"network.faults.absence.path: {self.path} has no line; one for each iteration is needed")
         return replace(self, lines=tuple(found))
 
+    @property
+    def contents(self) -> str:
+        return repr(self.lines)
+
     def fails(self, draws: Draws) -> Bools:
         there = np.array(self.lines, dtype=bool)
         return ~there[(np.arange(draws.iterations + 1) - 1) % len(there)].T[None, draws.ends[:, 0]]
@@ -399,6 +408,10 @@ class GraphFile(SeveralGraphs):
         if not read:
             raise InputError(f"{key}: {self.path} has no edges; two node numbers per line are needed")
         return self._of(read, topology.nodes)
+
+    @property
+    def contents(self) -> str:
+        return repr(self.graphs)
 
 
 def _ordered(edges: Ints) -> list[Pair]:

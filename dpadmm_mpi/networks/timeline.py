@@ -13,6 +13,7 @@ Arcs are numbered as in `Topology.arcs`, by (receiver, sender) ascending. For me
 Exchange 0, before the first iteration, has the starting points: everybody is there, but messages may be lost.
 """
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +65,13 @@ class NetworkFaults:
     @property
     def arcs(self) -> Ints:
         return self.topology.arcs
+
+    @property
+    def files_sha256(self) -> str:
+        """Of what the kinds have read from files; "": nothing."""
+        kinds = (self.loss, self.delay, self.absence, self.change, self.compression)
+        read = "\n".join(kind.contents for kind in kinds if kind is not None and kind.contents)
+        return hashlib.sha256(read.encode()).hexdigest() if read else ""
 
     def held(self, names: Sequence[str]) -> dict[str, int]:
         """Further fields of a state for what is sent under these names, and how many vectors each arc has in them."""

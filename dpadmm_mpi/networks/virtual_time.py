@@ -156,7 +156,7 @@ class Clock:
     def _exchange(self, leg: Leg, number: int, shape: tuple[int, int]) -> tuple[Array, Array]:
         """How long it takes in each iteration, and what is sent, (runs, T+1)."""
         arcs, time = self._arcs(leg.channel), self.time
-        messages = _Messages(self.topology, arcs, self.runs, self.vector_bytes)
+        messages = _Messages(self.topology, arcs, self.runs, self.vector_bytes, shape[1])
         work = messages.present * leg.passes * self.sizes * (time.seconds_per_record or 0.0)
         if self.topology.has_hub:
             work = np.concatenate([work, np.zeros_like(work[..., :1])], axis=2)
@@ -199,10 +199,13 @@ def _chunks(count: int, numbers_each: int) -> Iterator[slice]:
 
 
 class _Messages:
-    """What becomes of the messages of a channel, (1 or runs, 1 or T+1, messages) each."""
+    """What becomes of the messages of a channel, (1 or runs, 1 or T+1, messages) each.
 
-    def __init__(self, topology: Topology, arcs: Ints, runs: range, vector_bytes: int) -> None:
-        self._arcs, self._bytes = arcs, vector_bytes
+    `length` is T+1: faults are drawn for all iterations of the configuration, of which a budget may end a run earlier.
+    """
+
+    def __init__(self, topology: Topology, arcs: Ints, runs: range, vector_bytes: int, length: int) -> None:
+        self._arcs, self._bytes, self._rows = arcs, vector_bytes, slice(length)
         self._timeline, self._sizes = None, None
         if (faults := faults_on(topology)) is not None:
             self._timeline = faults.timeline(runs)
@@ -210,7 +213,7 @@ class _Messages:
 
     @property
     def present(self) -> Bools:
-        return np.ones((1, 1, 1), dtype=bool) if self._timeline is None else self._timeline.present
+        return np.ones((1, 1, 1), dtype=bool) if self._timeline is None else self._timeline.present[:, self._rows]
 
     def _all(self, some: slice) -> Bools:
         return np.ones((1, 1, len(self._arcs[some])), dtype=bool)
@@ -220,16 +223,16 @@ class _Messages:
         return (
             self._bytes * self._all(some).astype(np.float64)
             if self._sizes is None
-            else self._sizes[..., some].astype(np.float64)
+            else self._sizes[:, self._rows, some].astype(np.float64)
         )
 
     def came(self, some: slice) -> Bools:
         """In the iteration in which they were sent."""
-        return self._all(some) if self._timeline is None else self._timeline.fresh[..., some] == 0
+        return self._all(some) if self._timeline is None else self._timeline.fresh[:, self._rows, some] == 0
 
     def awaited(self, some: slice) -> Bools:
         """The receiver is there, and so is the edge."""
         if self._timeline is None:
             return self._all(some)
-        there = self._timeline.present[..., self._arcs[some, 0]]
-        return there if self._timeline.edges_on is None else there & self._timeline.edges_on[..., some]
+        there = self.present[..., self._arcs[some, 0]]
+        return there if self._timeline.edges_on is None else there & self._timeline.edges_on[:, self._rows, some]

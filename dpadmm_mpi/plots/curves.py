@@ -1,11 +1,11 @@
 """Mean and range over the runs, against the iterations or against the privacy that they cost."""
 
-import tomllib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from dpadmm_mpi.config.files import in_a_name
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.plots.request import AXES, Request
 from dpadmm_mpi.plots.scales import Range, ends, fit, note, spans
@@ -105,12 +105,12 @@ def over_privacy(request: Request, measure: str) -> Any:
 
 
 def tradeoff(request: Request) -> Any:
-    """Where each file ends: a point per file, those of one method joined. For sweeps over the noise."""
+    """Where each file ends: a point per file, those that differ in privacy alone joined. For sweeps over the noise."""
     has_test = all(has_numbers(result, "test_error") for result in request.results)
     measures = ["loss", "test_error"] if has_test else ["loss"]
     figure, axes = request.panels(len(measures), 4.4, 3.5)
-    methods = [str(tomllib.loads(result.config_text).get("algorithm", {}).get("method", "?")) for result in request.results]
-    names = list(dict.fromkeys(methods))
+    joined = _joined(request.results)
+    names = list(dict.fromkeys(joined))
     chosen = request.finite_account()
     looks = [look for _, look in request]
     for axis, measure in zip(axes, measures, strict=True):
@@ -118,7 +118,7 @@ def tradeoff(request: Request) -> Any:
         ranges: list[Range] = []
         for index, method in enumerate(names):
             points = []
-            for result, (account, _), name in zip(request.results, chosen, methods, strict=True):
+            for result, (account, _), name in zip(request.results, chosen, joined, strict=True):
                 end = last_row(result)[0]
                 if name == method:
                     values = result[measure][:, end]
@@ -146,6 +146,20 @@ def tradeoff(request: Request) -> Any:
     handles, labels = axes[0].get_legend_handles_labels()
     share_legend(figure, list(dict(zip(labels, handles, strict=True)).values()))
     return figure
+
+
+def _joined(results: Sequence[Result]) -> list[str]:
+    """Of each file, what those that it is joined with have in common: the method, and where the files of a method are a sweep
+    over something beside privacy, its values. Where that leaves every file alone, the method.
+    """
+    methods = [str(result.settings.get("algorithm.method", "?")) for result in results]
+    found = []
+    for method, result in zip(methods, results, strict=True):
+        others = [other.settings for name, other in zip(methods, results, strict=True) if name == method]
+        keys = [key for key in result.settings if key != "name" and key.split(".")[0] != "privacy"]
+        differ = [key for key in keys if any(settings.get(key) != result.settings[key] for settings in others)]
+        found.append(", ".join([method, *(f"{key.split('.')[-1]}={in_a_name(result.settings[key])}" for key in differ)]))
+    return found if len(set(found)) < len(found) else methods
 
 
 def draw_measure(request: Request, axis: Any, measure: str) -> None:

@@ -180,7 +180,9 @@ def calibrate(releases: R, target: float, account: str, delta: float) -> R:
     kinds = {kind.target: kind for kind in kinds_for(releases).values()}
     refuse_account(kinds, account)
     if releases.unaccounted:
-        raise InputError(f"privacy.target: cannot be met: {releases.unaccounted}; give the size of the noise instead")
+        raise InputError(
+            f"privacy.target: cannot be met: {releases.unaccounted}; write its `accounts`, or give the size of the noise"
+        )
     kind, by_run = kinds[account], releases.by_run()
     if by_run is not None:
         return _not_above(kind, _calibrated_by_run(releases, by_run, kind, target, delta), target, delta)

@@ -5,7 +5,7 @@ A row is a result, or a configuration that could not run. Terminal, CSV, JSON, L
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -138,12 +138,17 @@ class Setting(Column):
 
     key: str
     title: str
-    swept: bool = False  # the names of the rows say so
+    in_names: Mapping[int, Any]  # what the names of the points of a sweep say, by the id of the row
     usual: bool = True
     group: str = "settings"
 
+    @property
+    def swept(self) -> bool:
+        return bool(self.in_names)
+
     def value(self, row: Row) -> Any:
-        return row.settings.get(self.key)
+        """A configuration leaves out what [release] and [network.faults] have anyway, but a sweep names it."""
+        return row.settings.get(self.key, self.in_names.get(id(row)))
 
     def cell(self, row: Row, uncertainty: str) -> str:
         return shortened(brief(in_words(self.value(row))), LONGEST_VALUE)
@@ -254,9 +259,17 @@ def _runs(row: Row) -> int | str | None:
 def columns_of(rows: Sequence[Row]) -> list[Column]:
     """All columns that there are for these rows, in their order."""
     names, differing = _labels(rows), differing_settings(rows)
-    shown = {id(row): _stripped(names[id(row)], row.settings) for row in rows}
-    swept = [key for key in dict.fromkeys(key for _, keys in shown.values() for key in keys) if key in differing]
-    others = [key for key in differing if key not in swept]
+    said = {row: _said(name) for row, name in names.items()}
+    everywhere = set.intersection(*map(set, said.values())) if said else set()
+    keys = _keys_of(everywhere, rows)
+    shown = {id(row): _stripped(names[id(row)], row.settings, keys) for row in rows}
+    swept: dict[str, dict[int, Any]] = {}  # by key, what the names say
+    for row, (_, parts) in shown.items():
+        for key, value in parts.items():
+            swept.setdefault(key, {})[row] = value
+    swept = {key: values for key, values in swept.items() if key in differing or len(set(values.values())) > 1}
+    differing = list(dict.fromkeys([*differing, *swept]))
+    others = [key for key in differing if key not in swept and not any(word.startswith(f"{key}.") for word in swept)]
     methods = {row.settings.get("algorithm.method") for row in rows} - {None}
     measured = {
         name: brief(words_for(row, name).column) for row in rows if isinstance(row, Result) for name in measurements(row)
@@ -282,8 +295,8 @@ def columns_of(rows: Sequence[Row]) -> list[Column]:
         About("method", "method", lambda row: row.settings.get("algorithm.method"), is_text=True, usual=len(methods) > 1),
         About("iteration", "t", _iteration),
         About("runs", "runs", _runs),
-        *(Setting(key, _short(key, differing, taken), swept=True) for key in swept),
-        *(Setting(key, _short(key, differing, taken), usual=len(others) <= FEW) for key in others),
+        *(Setting(key, _short(key, differing, taken), values) for key, values in swept.items()),
+        *(Setting(key, _short(key, differing, taken), {}, usual=len(others) <= FEW) for key in others),
         *(
             Measured(name, title or name.replace("_", " "), bool(title))
             for name, title in sorted(measured.items(), key=_familiar)
@@ -328,17 +341,44 @@ def _labels(rows: Sequence[Row]) -> dict[int, str]:
     return {id(row): row.name if unique else Path(row.source).stem for row in rows}
 
 
-def _stripped(name: str, settings: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The name of a point of a sweep without the settings behind it, which have columns of their own; and their keys."""
+def _said(name: str) -> dict[str, float | str]:
+    """What the end of a name says of settings: {"eta": 0.5} of "mine, eta=0.5"."""
+    found: dict[str, float | str] = {}
+    for part in reversed(name.split(", ")[1:]):
+        word, equals, value = part.partition("=")
+        if not equals:
+            break
+        found[word] = _number_in(value)
+    return found
+
+
+def _keys_of(words: Iterable[str], rows: Sequence[Row]) -> dict[str, str]:
+    """The settings that are meant by words which the names of all rows have: the last parts of their keys."""
+    keys = {key.split(".")[-1]: key for row in rows for key in row.settings}
+    inside = {
+        word: f"{key}.{word}"
+        for row in rows
+        for key, value in row.settings.items()
+        if isinstance(value, dict)
+        for word in value
+    }
+    return {word: inside.get(word) or keys[word] for word in words if word in keys or word in inside}
+
+
+def _stripped(name: str, settings: Mapping[str, Any], keys: Mapping[str, str]) -> tuple[str, dict[str, float | str]]:
+    """The name of a point of a sweep without the settings behind it, which have columns of their own; and these."""
     said = {(key.split(".")[-1], _number_in(in_a_name(value))): key for key, value in settings.items()}
     said["epsilon", _number_in(in_a_name(settings.get("privacy.target")))] = "privacy.target"  # as `sweep` calls it
-    found: list[str] = []
+    found: dict[str, float | str] = {}
     while ", " in name:
         rest, _, part = name.rpartition(", ")
-        word, _, value = part.partition("=")
-        if (word, _number_in(value)) not in said:
+        word, _, text = part.partition("=")
+        key = said.get((word, value := _number_in(text)))
+        if key is None and word in keys and keys[word] not in settings:
+            key = keys[word]
+        if key is None:
             break
-        name, found = rest, [said[word, _number_in(value)], *found]
+        name, found = rest, {key: value, **found}
     return name, found
 
 
@@ -360,7 +400,7 @@ def find_column(word: str, columns: Sequence[Column], rows: Sequence[Row], optio
                 return column
     for key in dict.fromkeys(key for row in rows for key in row.settings):
         if wanted in (_plain(key), _plain(key.split(".")[-1])):
-            return Setting(key, brief(key.split(".")[-1]))
+            return Setting(key, brief(key.split(".")[-1]), {})
     there = [column.key for column in columns]
     raise InputError(f'{option}: no column "{word}"; there are {", ".join(there)}{did_you_mean(word, there)}')
 

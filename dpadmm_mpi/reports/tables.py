@@ -58,7 +58,7 @@ def plan_report(
         f"{plan.features} features; the smallest shard has {plan.sizes.min()} records (node {plan.sizes.argmin()}), "
         f"the largest {plan.sizes.max()}",
         f"partition  {partitions.name_of(type(config.data.split))}{'' if statistics is None else f'; {statistics.in_words()}'}",
-        f"method     {config.method_name} ({plan.source}), {plan.work_in_words}, {config.runs} runs",
+        f"method     {config.method_name} ({plan.source}), {plan.work_in_words}, {config.runs} run{'s' * (config.runs > 1)}",
         f"privacy    {plan.privacy_in_words}",
         *([f"free       {plan.free_in_words}"] if plan.free_in_words else []),
         *([f"time       {words}"] if (words := plan.virtual_time_in_words) else []),

@@ -197,6 +197,8 @@ class LogFile:
         for name, used in plan.schedules.items():
             self._dataset(name, used.values[rows], ("iteration", "node"), used.description)
         self._dataset("graph/edges", plan.topology.edges, ("graph/edge", "graph/end"), "each edge once")
+        if plan.faults is not None and plan.faults.files_sha256:
+            self.file["network"].attrs["files_sha256"] = plan.faults.files_sha256
         if plan.map_sha256:
             self.file.create_group("problem").attrs["map_sha256"] = plan.map_sha256
         if plan.map_for_the_record is not None:

@@ -112,14 +112,15 @@ def _found(path: Path, plan: Plan[Any], dataset: Dataset[Any], restart: Restart)
     earlier = found.config if found is not None else log[0] if log is not None else ""
     if (found.identity if found is not None else _identity_of_log(path)) != identity:
         raise InputError(
-            f"{path}: its data, graph or map file has changed since it was begun; restore it, or begin anew with --force"
+            f"{path}: its data, graph or map file has changed, or a file of network.faults, since it was begun; restore it, "
+            "or begin anew with --force"
         )
     if found is not None and not _changes(path, earlier, plan.config):
         return found
     _refuse_other(path, earlier, plan.config)
     iterations = _refuse_incompatible(path, plan, read_again(earlier, path).iterations)
     restart.begin(to_toml(plan.config), identity)
-    for entry in _entries_of_log(path, iterations) if found is None else _without_consensus(found.entries(), iterations):
+    for entry in _entries_of_log(path, iterations, plan) if found is None else _without_consensus(found.entries(), iterations):
         restart.add(entry)
     seconds = _seconds_of_log(path) if found is None else found.checkpoint.seconds
     restart.save(0, iterations, {}, seconds)
@@ -168,6 +169,9 @@ def _refuse_incompatible(path: Path, plan: Plan[Any], asked: int) -> int:
     for name, used in before.schedules.items():
         if not np.array_equal(used.values, plan.schedules[name].values[: iterations + 1], equal_nan=True):
             raise InputError(f"{where}{name} of the first ones would change")
+    taken, now = before.releases.by_run(), plan.releases.by_run()
+    if taken is not None and now is not None and not np.array_equal(taken.steps, now.steps[:, : iterations + 1]):
+        raise InputError(f"{where}the nodes' budgets, which are spent in each run, would last for other data steps")
     return iterations
 
 
@@ -178,8 +182,8 @@ def _without_consensus(entries: Iterable[Entry], iterations: int) -> Iterator[En
             yield msgspec.structs.replace(entry, at=min(entry.at, iterations)) if entry.kind == "state" else entry
 
 
-def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:
-    """A finished log as the journal that it was written with."""
+def _entries_of_log(path: Path, iterations: int, plan: Plan[Any]) -> Iterator[Entry]:
+    """A finished log as the journal that it was written with; what is known before a run is written anew."""
     with open_file(path) as file, reading(path):
         dims_of = survey(file, path).dims
         if "optimum" in file:
@@ -192,7 +196,7 @@ def _entries_of_log(path: Path, iterations: int) -> Iterator[Entry]:
         elif "distance_to_optimum" in file:
             yield Entry("optimum")
         shapes = json.loads(file["restart/state"].attrs["fields"])
-        rows = [name for name, dims in dims_of.items() if dims[:2] == ("run", "iteration")]
+        rows = [name for name in layout(plan) if name in dims_of]
         for run in range(len(file["run"])):
             yield Entry("rows", run, 0, pack({name: file[name][run : run + 1] for name in rows}))
             parts = np.split(file["restart/state"][run], np.cumsum([int(np.prod(shape)) for shape in shapes.values()])[:-1])
@@ -215,20 +219,22 @@ def _seconds_of_log(path: Path) -> float:
 
 
 def _identity_of(plan: Plan[Any], dataset: Dataset[Any]) -> str:
-    return _identity(plan.topology.edges, dataset.node_of_record(), dataset.description().get("files", ()), plan.map_sha256)
+    named = plan.map_sha256 + ("" if plan.faults is None else plan.faults.files_sha256)
+    return _identity(plan.topology.edges, dataset.node_of_record(), dataset.description().get("files", ()), named)
 
 
 def _identity_of_log(path: Path) -> str:
     with open_file(path) as file, reading(path):
         survey(file, path)
-        map_sha256 = str(file["problem"].attrs["map_sha256"]) if "problem" in file else ""
+        named = str(file["problem"].attrs["map_sha256"]) if "problem" in file else ""
+        named += str(file["network"].attrs.get("files_sha256", "")) if "network" in file else ""
         files = file["data"].attrs.get("files", ())
-        return _identity(values_of(file["graph/edges"]), values_of(file["data/node_of_record"]), files, map_sha256)
+        return _identity(values_of(file["graph/edges"]), values_of(file["data/node_of_record"]), files, named)
 
 
-def _identity(edges: NDArray[Any], node_of_record: NDArray[Any], files: Any, map_sha256: str) -> str:
-    """Of what a configuration names but does not hold."""
-    digest = hashlib.sha256(("\n".join(map(str, files)) + map_sha256).encode())
+def _identity(edges: NDArray[Any], node_of_record: NDArray[Any], files: Any, named: str) -> str:
+    """Of what a configuration names but does not hold; `named` are digests of files beside the data."""
+    digest = hashlib.sha256(("\n".join(map(str, files)) + named).encode())
     for array in (edges, node_of_record):
         digest.update(np.ascontiguousarray(array, dtype=np.int64).tobytes())
     return digest.hexdigest()

@@ -102,7 +102,7 @@ MEANINGS = {
     **dict.fromkeys(("software", "softwareVersion", "softwareDependencies"), TEXT),
     **dict.fromkeys(("long_name", "references", "Conventions"), TEXT),
     **dict.fromkeys(("title", "column", "units", "description", "theorem", "neighbouring_relation", "proof"), TEXT),
-    **dict.fromkeys(("source", "mpi", "map_sha256", "fields", "target"), TEXT),
+    **dict.fromkeys(("source", "mpi", "map_sha256", "files_sha256", "fields", "target"), TEXT),
     **dict.fromkeys(("complete", "proven", "lower_is_better"), TRUTH),
     **dict.fromkeys(("seconds", "objective", "target_centre", "target_scale"), NUMBER),
     **dict.fromkeys(("format_version", "ranks"), COUNT),

@@ -108,6 +108,10 @@ def _refuse(task: Task) -> int:
         raise InputError(f"--private-selection: only {ONLY_METRIC} has a known sensitivity; found --metric {task.metric}")
     if task.budget.account:
         raise InputError("--private-selection: its price is an epsilon at a delta; give the budget by --budget-epsilon")
+    if task.base.network.faults.kinds:
+        raise InputError(
+            "--private-selection: every try would have faults of its own, and with them another price; remove network.faults"
+        )
     dataset = _dataset(task.base)
     test = dataset.test()
     if test is None:

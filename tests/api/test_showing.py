@@ -58,7 +58,7 @@ def test_summary_and_frames(private: dp.Result, tmp_path: Path) -> None:
 
 def test_plot_is_the_figure_of_the_commands(private: dp.Result) -> None:
     figure = private.plot("loss", result_of({**RAW, "name": "plain"}))
-    assert figure.axes[0].get_title(loc="left") == "mean loss"
+    assert figure.axes[0].get_ylabel() == "mean loss"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["<b>x</b>", "plain"]
     with pytest.raises(dp.InputError, match='did you mean "loss"'):
         private.plot("los")

@@ -1,5 +1,6 @@
 """What is free: averages of released iterates, more recycling, consensus; beside the method's own iterates, at no cost."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -388,8 +389,9 @@ def test_a_sweep_over_release_and_the_file_again(shared_config: MakeConfig, writ
     assert process.returncode == 0, process.stderr
     files = sorted((tmp_path / "sweep").glob("*.h5"))
     assert len(files) == 4
-    shown = command("show", *files).stdout
-    assert "test error, averaged" in shown.splitlines()[0]
+    heading, *rows = command("show", *files, "--columns", "average,recycle,test_error_averaged").stdout.splitlines()
+    assert re.split(r"\s{2,}", heading.strip()) == ["average", "recycle", "test error, averaged"]
+    assert [row.split()[:2] for row in rows[:4]] == [["all", "1"], ["all", "3"], ["from=3", "1"], ["from=3", "3"]]
     result_of(files[0], tmp_path / "again.h5")
     assert list(compare(files[0], tmp_path / "again.h5")) == []
 

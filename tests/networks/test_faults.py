@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from support import Raw
 
+from dpadmm_mpi.audit.exact import audit
 from dpadmm_mpi.config.reading import read_section
 from dpadmm_mpi.engine.loop import Manner, execute
 from dpadmm_mpi.errors import InputError, Stopped
-from dpadmm_mpi.methods import fingerprint, parse
+from dpadmm_mpi.methods import fingerprint, make_plan, parse
 from dpadmm_mpi.networks.faults import Draws, faults
 from dpadmm_mpi.networks.network import Network
 from dpadmm_mpi.networks.timeline import NetworkFaults, faults_on
@@ -236,6 +237,70 @@ def test_same_bits_on_all_layouts_and_after_a_restart(tmp_path: Path, method: st
         run(raw, tmp_path / "restart.h5", 2, stop=True)
     run(raw, tmp_path / "restart.h5", 3)
     assert list(compare(tmp_path / "serial.h5", tmp_path / "restart.h5")) == []
+
+
+def test_a_run_that_is_extended_is_the_longer_one(tmp_path: Path) -> None:
+    raw = configuration("r-admm", ALL)
+    run(raw | {"iterations": 4}, tmp_path / "extended.h5")
+    run(raw, tmp_path / "extended.h5", 2)
+    run(raw, tmp_path / "whole.h5")
+    assert list(compare(tmp_path / "extended.h5", tmp_path / "whole.h5")) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "begun", "other"),
+    [
+        ("absence", "trace", "1 1 1 1 1 1\n", "0 0 0 0 0 0\n1 1 1 1 1 1\n"),
+        ("change", "graphs", "0 1\n1 2\n2 3\n\n3 4\n4 5\n", "3 4\n4 5\n\n0 1\n1 2\n2 3\n"),
+    ],
+)
+def test_a_run_goes_on_with_the_faults_that_it_had(tmp_path: Path, key: str, kind: str, begun: str, other: str) -> None:
+    """From a file that has changed the ledger would follow what has not happened."""
+    file = tmp_path / "faults.txt"
+    raw = configuration("admm", {key: {"kind": kind, "path": str(file)}})
+    file.write_text(begun)
+    run(raw, tmp_path / "finished.h5")
+    with pytest.raises(Stopped):
+        run(raw, tmp_path / "stopped.h5", stop=True)
+    file.write_text(other)
+    for more, path in ((raw | {"iterations": 7}, "finished.h5"), (raw, "stopped.h5")):
+        with pytest.raises(InputError, match=r"a file of network\.faults"):
+            run(more, tmp_path / path)
+    with pytest.raises(InputError, match=r"a file of network\.faults"):
+        audit(tmp_path / "finished.h5")
+    file.write_text(begun + "# the same graphs\n")
+    assert run(raw, tmp_path / "stopped.h5").complete
+
+
+def test_a_budget_that_would_last_for_other_data_steps_cannot_be_extended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where more iterations are too many to examine each run, budgets are counted by the worst of all runs."""
+    monkeypatch.setattr("dpadmm_mpi.privacy.releases.MOST_STEPS", 80)
+    raw: Raw = {
+        "runs": 3,
+        "iterations": 5,
+        "data": {"records": 60, "features": 3},
+        "network": {"graph": "complete", "nodes": 5, "faults": {"change": {"kind": "markov", "fail": 0.5}}},
+        "algorithm": {"method": "admm", "eta": 0.1},
+        "privacy": {
+            "perturbation": "objective",
+            "alpha": 0.01,
+            "allow_unproven": True,
+            "budget": {"epsilon": 0.15, "delta": 0.0, "when_spent": "rest"},
+        },
+    }
+    run(raw, tmp_path / "run.h5")
+    with pytest.raises(InputError, match="would last for other data steps"):
+        run(raw | {"iterations": 12}, tmp_path / "run.h5")
+
+
+def test_a_method_that_mixes_has_the_penalty_of_one_neighbour_whoever_was_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that waits until it has heard somebody, as a class from outside does unless it says otherwise."""
+    raw = configuration("one-shot", {"loss": 0.3})
+    monkeypatch.setattr(type(parse(raw).method), "counts_heard", True)
+    releases = make_plan(parse(raw))[0].releases
+    assert (releases.in_runs.V == 1.0).all()  # type: ignore[attr-defined]
 
 
 def same(a: Result, b: Result) -> bool:

@@ -129,3 +129,14 @@ def test_an_edge_has_one_latency_both_ways(config: MakeConfig) -> None:
 
 def test_without_the_section_nothing_is_recorded(config: MakeConfig) -> None:
     assert not any(name.startswith("network/") for name in result_of(config("admm", iterations=1)).dims)
+
+
+def test_a_budget_that_ends_a_run_on_a_faulty_network_changes_no_time(config: MakeConfig) -> None:
+    """Faults are drawn for all iterations that were asked for, and the clock stops with the run."""
+    raw = config("admm") | {"network": {**PATH, "faults": {"loss": 0.3, "absence": 0.2, "change": "markov"}}}
+    raw = timed(raw | {"iterations": 8}, [20, 50, 30], seconds_per_record=1e-3, latency=0.05, timeout=0.3)
+    noise = {"perturbation": "objective", "alpha": 1.0, "allow_unproven": True}
+    whole = seconds(raw | {"privacy": noise})
+    budget = float(planned(raw | {"privacy": noise})[0].accounts[1].values[4])
+    ended = seconds(raw | {"privacy": noise | {"budget": {"epsilon": budget, "delta": 0.0}}})
+    assert 1 < ended.shape[1] < whole.shape[1] and np.array_equal(ended, whole[:, : ended.shape[1]])

@@ -220,6 +220,16 @@ def test_tradeoff_joins_files_of_one_method(config: MakeConfig) -> None:
     assert np.allclose(line.get_ydata(), [results[1].loss[:, -1].mean(), results[0].loss[:, -1].mean()])
 
 
+def test_tradeoff_of_a_sweep_over_another_key_too_has_a_line_for_each_of_its_values(config: MakeConfig) -> None:
+    points = [(eta, alpha) for eta in (0.5, 2.0) for alpha in (4.0, 1.0)]
+    made = [config("admm", "objective", algorithm={"eta": eta}, privacy={"alpha": alpha}) for eta, alpha in points]
+    results = [result_of(each) for each in made]
+    axis = plots.figure(results, "tradeoff", "tight").axes[0]
+    assert [container.get_label() for container in axis.containers] == ["admm, eta=0.5", "admm, eta=2.0"]
+    for container, some in zip(axis.containers, (results[:2], results[2:]), strict=True):
+        assert np.allclose(container.lines[0].get_ydata(), [result.loss[:, -1].mean() for result in reversed(some)])
+
+
 def test_observers_show_who_learns_what(private: Result) -> None:
     """The table of all pairs; and on the network each node's epsilon against who learns most and who learns least."""
     table, *networks = plots.figure([private], "observers").axes[:3]

@@ -88,13 +88,13 @@ def test_nothing_made_nothing_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("name", "least"), [("madmm-fig1b", 3), ("recycled-fig3", 6)])
-def test_the_quick_version_from_end_to_end(name: str, least: int, fetched: Any, tmp_path: Path) -> None:
+def test_the_quick_version_from_end_to_end(fetched: Any, tmp_path: Path) -> None:
     fetched("adult")
+    name = "recycled-fig3"
     report = making.make(CATALOGUE[name], tmp_path, quick=True, vary=False)
     again = making.make(CATALOGUE[name], tmp_path, quick=True, vary=False)
     assert [one["verdict"] for one in report["claims"]] == [one["verdict"] for one in again["claims"]]
-    assert len(report["claims"]) >= least
+    assert len(report["claims"]) >= 6
     for one in json.loads((tmp_path / f"{name}.json").read_text())["claims"]:
         assert {"kind", "place", "quote", "test", "runs", "verdict", "interval"} <= one.keys()
     with (tmp_path / f"{name}-claims.csv").open() as file:

@@ -125,6 +125,11 @@ def test_numbers_of_tries_have_their_law(shape: float) -> None:
     [
         ({}, Wish(epsilon=1.0, on=RECORDS), "the records are synthetic"),
         ({"data": {"source": "npz", "path": "x.npz"}}, Wish(epsilon=1.0, on=RECORDS, metric="log_loss"), "sensitivity"),
+        (
+            {"data": {"source": "npz", "path": "x.npz"}, "network": {"faults": {"loss": 0.3}}},
+            Wish(epsilon=1.0, on=RECORDS),
+            "faults of its own",
+        ),
     ],
 )
 def test_what_has_no_price_is_refused(

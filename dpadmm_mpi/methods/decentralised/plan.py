@@ -234,6 +234,8 @@ class NetworkPlan(Plan[State]):
         r = self.releases
         if not r.perturbation.private:
             return []
+        if getattr(r.perturbation, "target", None) is not None:  # whatever else changes, the noise is set to meet it
+            return ["a smaller privacy.target"]
         worst = int(self.accounts[-1].node_values[-1].argmax())
         ways = []
         if r.B[worst] < r.B.max():
@@ -531,7 +533,7 @@ def _in_runs(method: NetworkMethod, config: Config, topology: Topology, steps: I
     for runs in groups(config.runs):
         timeline, some = faults.timeline(runs), slice(runs.start, runs.stop)
         taken[some] = (timeline.joined if method.counts_heard else timeline.present)[:, steps]
-        if method.counts_heard:
+        if method.counts_heard and not method.mixes:
             V[some] = timeline.degree[:, steps - 1]
     return InRuns(taken, V)
 
