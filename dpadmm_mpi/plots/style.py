@@ -214,7 +214,7 @@ def caption(axis: Any, y: str, x: str = "iteration t", title: str = "") -> None:
     axis.set_xlabel(in_lines(x, letters(axis)))
     axis.set_title(in_lines(title, letters(axis)))
     axis.margins(x=0.02)
-    if x.startswith("iteration") and axis.get_xscale() == "linear":
+    if x.startswith("iteration") and axis.get_xscale() == "linear" and len(axis.get_xticks()):
         axis.xaxis.get_major_locator().set_params(integer=True)
 
 

@@ -275,10 +275,16 @@ def _blocks(table: ResultTable, width: int, of_names: int) -> tuple[list[list[Co
             blocks[-1].append(column)
         return blocks, []
     kept = [first]
-    for column in sorted(rest, key=_importance):
+    recorded = {_name(metric) for row in table.rows for metric in row.settings.get("record.metrics", ())}
+    for column in sorted(rest, key=lambda column: 1 if column.key in recorded else _importance(column)):
         if total([*kept, column]) <= width:
             kept.append(column)
     return [[column for column in table.columns if column in kept]], [column for column in rest if column not in kept]
+
+
+def _name(metric: str | dict[str, Any]) -> str:
+    """Of a metric in record.metrics, a name or a table."""
+    return metric if isinstance(metric, str) else str(metric.get("metric"))
 
 
 def _importance(column: Column) -> int:
