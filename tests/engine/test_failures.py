@@ -70,9 +70,11 @@ def test_full_disk(job: Job, ranks: int) -> None:
 
 
 def test_bad_configuration_is_said_once(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
-    process = command("run", write_toml(config() | {"itertions": 3}), "-o", tmp_path / "out.h5", ranks=RANKS)
+    path = write_toml(config() | {"itertions": 3})
+    process = command("run", path, "-o", tmp_path / "out.h5", ranks=RANKS)
+    line = next(number for number, text in enumerate(path.read_text().splitlines(), 1) if text.startswith("itertions"))
     assert process.returncode == 2
-    assert sentences(process) == ['dpadmm: itertions: unknown key; did you mean "iterations"?']
+    assert sentences(process) == [f'dpadmm: itertions: unknown key; did you mean "iterations"? ({path}, line {line})']
     assert not (tmp_path / "out.h5").exists()
 
 
