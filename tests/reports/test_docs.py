@@ -32,7 +32,7 @@ def folder(config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_commands(folder: Path) -> None:
     lines = [line for block in blocks("sh") for line in block.splitlines() if not line.startswith("dpadmm run")]
-    assert len(lines) == 13
+    assert len(lines) == 14
     for line in lines:
         answer = say(tuple(shlex.split(line)[1:]), folder)
         assert answer.code == 0, (line, answer.error)
