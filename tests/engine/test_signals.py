@@ -1,6 +1,7 @@
 """A signal at any rank, or the walltime: all ranks stop after the same iteration, with a checkpoint, exit code 75."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -64,7 +65,7 @@ def test_signal_to_one_process(job: list[str], tmp_path: Path, number: signal.Si
     (sentence,) = [line for line in errors.splitlines() if "dpadmm:" in line]
     assert sentence.startswith(f"dpadmm: stopped by {number.name} after iteration ")
     assert sentence.endswith("; go on with --resume")
-    assert errors.splitlines()[-1].split() == ["dpadmm", *map(str, job), "--resume"]  # the whole command
+    assert shlex.split(errors.splitlines()[-1]) == ["dpadmm", *map(str, job), "--resume"]  # the whole command
     assert not load(job[-1]).complete
     if number == signal.SIGUSR1:
         finish_and_compare(job, tmp_path)
@@ -76,7 +77,7 @@ def test_launcher_forwards_usr1(job: list[str], tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=30)
     assert process.returncode == STOPPED, errors
     assert errors.count("dpadmm: stopped by SIGUSR1 after iteration ") == 1
-    assert errors.splitlines()[-1].split() == ["mpiexec", "-n", "3", "dpadmm", *map(str, job), "--resume"]
+    assert shlex.split(errors.splitlines()[-1]) == ["mpiexec", "-n", "3", "dpadmm", *map(str, job), "--resume"]
     finish_and_compare(job, tmp_path)
 
 
