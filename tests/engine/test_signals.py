@@ -78,7 +78,7 @@ def test_launcher_forwards_usr1(job: list[str], tmp_path: Path) -> None:
     assert process.returncode == STOPPED, errors
     assert errors.count("dpadmm: stopped by SIGUSR1 after iteration ") == 1
     # Behind it a launcher may write of its own: Open MPI without shared memory ends with a NUL.
-    [line] = [line for line in errors.splitlines() if line.startswith("mpiexec ")]
+    [line] = [line for line in errors.splitlines() if line.strip().startswith("mpiexec ")]
     assert shlex.split(line) == ["mpiexec", "-n", "3", "dpadmm", *map(str, job), "--resume"]
     finish_and_compare(job, tmp_path)
 
