@@ -20,7 +20,7 @@ from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.methods.gradient.plan import GradientPlan
 from dpadmm_mpi.methods.star.plan import StarPlan
 from dpadmm_mpi.problems import strategies
-from dpadmm_mpi.problems.objective import DENSE_HESSIAN, IN_CACHE
+from dpadmm_mpi.problems.objective import DENSE_HESSIAN
 from dpadmm_mpi.storage.layout import bytes_needed
 from dpadmm_mpi.types import Array, Ints
 
@@ -144,7 +144,7 @@ class _Work:
         self.together = np.ones(len(self.B))
         if runs == 1:
             hosted = np.bincount(owner)[owner[: len(self.B)]]
-            at_most = np.where(self.entries <= IN_CACHE, strategies.solved_together(self.entries, self.B), 1.0)
+            at_most = np.where(self.entries <= strategies.IN_CACHE, strategies.solved_together(self.entries, self.B), 1.0)
             self.together = np.clip(at_most, 1.0, hosted)
         inner = plan.settings.inner if isinstance(plan, StarPlan) else None
         self.inner_steps = None if inner is None else inner.steps
@@ -201,7 +201,7 @@ class _Work:
     def _pass(self, from_memory: bool = True) -> Array:
         """Over a shard, which comes from the memory if it is large and has not just been fetched."""
         m = self.machine
-        dense = np.where((self.entries > IN_CACHE) & from_memory, m.stream, m.dense)
+        dense = np.where((self.entries > strategies.IN_CACHE) & from_memory, m.stream, m.dense)
         return np.where(self.sparse, self.entries * m.sparse + CALLS_SPARSE * self.shared_call, self.entries * dense)
 
     def _gradient(self) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from dpadmm_mpi.problems import quasi_newton, strategies
 from dpadmm_mpi.problems.batched import Batch, padded_rows
 from dpadmm_mpi.problems.objective import NodeProblem
-from dpadmm_mpi.types import Array, Bools, Matrix
+from dpadmm_mpi.types import Array, Bools
 
 
 class LocalProblems(Sequence[NodeProblem]):
@@ -38,7 +38,7 @@ class LocalProblems(Sequence[NodeProblem]):
             if problem.outputs == 1 and strategies.is_small(problem.records, problem.features):
                 small.setdefault((padded_rows(problem.signed), *shape), []).append(k)
                 continue
-            problem.signed = without_zeros(problem.signed)
+            problem.leave_out_zeros()
             if not strategies.keeps_factorisation(problem.records * problem.outputs, problem.features):
                 self._damped.append(k)
             else:
@@ -198,17 +198,3 @@ def _are_known(points: Array, points_and_margins: tuple[Array, Array] | None) ->
     if points_and_margins is None or points_and_margins[0].shape != points.shape:
         return np.zeros(len(points), dtype=bool)
     return np.asarray((points_and_margins[0] == points).all(axis=1))
-
-
-def without_zeros(signed: Matrix) -> Matrix:
-    """The rows as scipy CSR where that is smaller and faster, otherwise as they are."""
-    if not isinstance(signed, np.ndarray):
-        return signed
-    B, d = signed.shape
-    if not strategies.becomes_sparse(B, d, share=0.0):  # a look at the size, before the zeros are counted
-        return signed
-    if not strategies.becomes_sparse(B, d, share=np.count_nonzero(signed) / signed.size):
-        return signed
-    from scipy import sparse  # a start-up time that small shards do not pay
-
-    return sparse.csr_matrix(signed)

@@ -7,27 +7,22 @@ import numpy as np
 
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.newton import TOLERANCE, Point, conjugate_gradients, minimise
+from dpadmm_mpi.problems.records import Records, as_records, blocks, without_zeros
 from dpadmm_mpi.problems.regularisers import SmoothRegulariser
-from dpadmm_mpi.types import Array, CsrMatrix, Matrix
+from dpadmm_mpi.types import Array, Matrix
 
 DENSE_HESSIAN = 2000  # features up to which a d x d Hessian is formed and factorised
-IN_CACHE = 1 << 19  # numbers of a shard, up to which it stays in the processor's cache from one pass to the next
-BLOCK = 1 << 17  # numbers of a larger one, that both passes of a step are over before the next ones are fetched
-FEW = 3  # vectors that are multiplied with the records faster one by one than together
-LONG = 64  # features from which numpy fetches a record in one go, and three times as fast as BLAS fetches several
 ALL = slice(None)
-HESSIAN_ROWS = 1024  # weighted at a time: the copy stays in the processor's cache, and a shard is in memory once
 
 # Round-off in a mean over records weighted with C: a gradient whose terms are all below this share of C is noise.
 SCALE_FLOOR = 1e-5
 
 
-class MarginStep(NamedTuple):
-    """Where margins come to along some directions."""
+class Evaluation(NamedTuple):
+    """Of the losses of all records at some points."""
 
-    change: Array  # what a whole step adds to the margins
-    margins: Array  # after it
-    sums: Array  # sum_n L'_n y_n x_n there
+    margins: Array
+    sums: Array  # sum_n L'_n y_n x_n
 
 
 class NodeProblem:
@@ -66,25 +61,34 @@ class NodeProblem:
     @property
     def signed(self) -> Matrix:
         """The rows y_n x_n, dense or CSR; x_n where there are `targets`."""
-        return self._signed
+        return self.rows.matrix() if self._given is None else self._given
 
     @signed.setter
     def signed(self, rows: Matrix) -> None:
-        self._signed = rows
-        self._blocks = _blocks(rows)
+        self._given: Matrix | None = rows
+        self._divide(as_records(rows))
+
+    def leave_out_zeros(self) -> None:
+        """Store the records without their zeros, in another order, where that is smaller and faster."""
+        found = without_zeros(self.signed)
+        if found is None:
+            return
+        self._given = None
+        self._divide(found.records)
+        if self.targets is not None:
+            self.targets = self.targets[found.order]
+
+    def _divide(self, rows: Records) -> None:
+        self.rows = rows
+        self._blocks = blocks(rows)
 
     @property
     def stays_in_cache(self) -> bool:
         return len(self._blocks) == 1
 
     @property
-    def transposed(self) -> Matrix:
-        """Of `signed`, if it stays in the cache."""
-        return self._blocks[0].transposed
-
-    @property
     def records(self) -> int:
-        return int(self.signed.shape[0])
+        return self.rows.shape[0]
 
     @property
     def outputs(self) -> int:
@@ -94,12 +98,12 @@ class NodeProblem:
     @property
     def features(self) -> int:
         """Numbers in f."""
-        return int(self.signed.shape[1]) * self.outputs
+        return self.rows.shape[1] * self.outputs
 
     @property
     def numbers(self) -> int:
         """That are stored."""
-        return _numbers(self.signed)
+        return self.rows.numbers
 
     def with_records(self, signed: Matrix, targets: Array | None) -> "NodeProblem":
         """The same with other records, each of which weighs as much as before."""
@@ -108,21 +112,20 @@ class NodeProblem:
 
     def products(self, f: Array) -> Array:
         """What f adds to the margins of all records: f.x_n, with the sign of y_n where there are no targets."""
-        vectors = f.reshape(-1, self.signed.shape[1])
-        return _joined([block.margins(vectors) for block in self._blocks]).reshape(len(f), -1)
+        vectors = f.reshape(-1, self.rows.shape[1])
+        return _joined([block.products(vectors) for _, block in self._blocks]).reshape(len(f), -1)
 
     def margins(self, f: Array) -> Array:
         """Of all records."""
-        products = self.products(f)
-        return products if self.targets is None else products - self.targets
+        return self.from_products(self.products(f))
 
-    def zero_margins(self, count: int) -> Array:
-        """Those of `count` rows of zeros."""
-        B = self.signed.shape[0]
-        # Laid out in memory as the products with the records are.
-        dense = isinstance(self.signed, np.ndarray) or count <= FEW
-        zeros = np.zeros((count, B)) if dense else np.zeros((B, count)).T
-        return zeros if self.targets is None else zeros - self.targets
+    def from_products(self, products: Array, part: slice = ALL) -> Array:
+        """The margins of some records."""
+        return products if self.targets is None else products - self.targets[part]
+
+    def zero_margins(self) -> Array:
+        """Those of f = 0."""
+        return self.from_products(np.zeros(self.records * self.outputs))
 
     def losses(self, margins: Array) -> Array:
         """L of every record."""
@@ -134,25 +137,19 @@ class NodeProblem:
 
     def weighted_sums(self, weights: Array) -> Array:
         """sum_n weight_n y_n x_n, with a weight for each margin."""
-        weights = weights.reshape(-1, self.signed.shape[0])
+        weights = weights.reshape(-1, self.records)
         rows = len(weights) // self.outputs
-        return np.asarray(sum(block.weighted_sums(weights[:, block.part]) for block in self._blocks)).reshape(rows, -1)
+        sums = sum(block.weighted_sums(weights[:, part]) for part, block in self._blocks)
+        return np.asarray(sums).reshape(rows, -1)
 
-    def step(self, margins: Array, directions: Array) -> MarginStep:
-        """A whole step along every row of `directions`; the records come from the memory once, not twice."""
-        B, d = self.signed.shape
-        before, vectors = margins.reshape(-1, B), directions.reshape(-1, d)
-        changes, after, sums = list[Array](), list[Array](), np.zeros_like(vectors)
-        for block in self._blocks:
-            changes.append(block.margins(vectors))
-            after.append(before[:, block.part] + changes[-1])
-            sums += block.weighted_sums(self.slopes(after[-1], block.part))
-        change, moved = _joined(changes).reshape(margins.shape), _joined(after).reshape(margins.shape)
-        return MarginStep(change, moved, sums.reshape(directions.shape))
-
-    def at(self, f: Array) -> MarginStep:
-        """A step from zero to every row of f."""
-        return self.step(self.zero_margins(len(f)), f)
+    def at(self, f: Array) -> Evaluation:
+        """At every row of f; the records come from the memory once, not twice."""
+        vectors = f.reshape(-1, self.rows.shape[1])
+        margins, sums = list[Array](), np.zeros_like(vectors)
+        for part, block in self._blocks:
+            margins.append(self.from_products(block.products(vectors), part))
+            sums += block.weighted_sums(self.slopes(margins[-1], part))
+        return Evaluation(_joined(margins).reshape(len(f), -1), sums.reshape(f.shape))
 
     def mean_losses(self, f: Array) -> Array:
         """The mean loss at every row of f."""
@@ -187,17 +184,7 @@ class NodeProblem:
 
     def gram(self, w: Array) -> Array:
         """sum_n w_n x_n x_n' for weights that are not negative, dense."""
-        if isinstance(self.signed, np.ndarray):
-            d = self.signed.shape[1]
-            H = np.zeros((d, d))
-            for first in range(0, len(w), HESSIAN_ROWS):
-                rows = slice(first, first + HESSIAN_ROWS)
-                weighted = np.sqrt(w[rows, None]) * self.signed[rows]
-                H += weighted.T @ weighted  # numpy sees that it is symmetric, and does half of it
-            return H
-        scaled = self.signed.copy()
-        scaled.data *= np.repeat(w, np.diff(scaled.indptr))
-        return np.asarray((self.signed.T @ scaled).toarray())
+        return self.rows.gram(w)
 
     def hessian_product(self, margins: Array, v: Array, ridge: float) -> Array:
         w = self.weight * self.loss.second(margins)
@@ -208,14 +195,11 @@ class NodeProblem:
 
     def weighted_squares(self, w: Array) -> Array:
         """sum_n w_n x_n^2"""
-        if isinstance(self.signed, np.ndarray):
-            return np.einsum("ni,ni,n->i", self.signed, self.signed, w)
-        return np.asarray(self.signed.multiply(self.signed).T @ w)
+        return self.rows.weighted_squares(w)
 
     def curvature_bounds(self) -> Array:
         """What no diagonal of the data's Hessian exceeds: (C/B) c1 sum_n x_n^2."""
-        squares = self.signed**2 if isinstance(self.signed, np.ndarray) else self.signed.multiply(self.signed)
-        return np.asarray(self.weight * self.loss.curvature_bound * squares.sum(axis=0), dtype=np.float64).ravel()
+        return self.weighted_squares(np.full(self.records, self.weight * self.loss.curvature_bound))
 
     def argmin(self, linear: Array, quadratic: float, start: Array) -> Point:
         """argmin_f O_i(f) + linear.f + (quadratic/2) ||f||^2"""
@@ -266,58 +250,5 @@ class Tilted:
         )
 
 
-class _Block(NamedTuple):
-    """Some of a node's records: views, not copies."""
-
-    part: slice
-    rows: Matrix
-    transposed: Matrix  # scipy takes longer to transpose than numpy for a small product
-    fetch: bool  # dense, and not in the cache
-
-    def margins(self, f: Array) -> Array:
-        if isinstance(self.rows, np.ndarray) and self.fetch:
-            first = np.vecdot(self.rows, f[0])[None]
-            return first if len(f) == 1 else np.concatenate([first, f[1:] @ self.rows.T])
-        if len(f) <= FEW:
-            return _one_by_one(self.rows, f)
-        return f @ self.rows.T if isinstance(self.rows, np.ndarray) else np.asarray((self.rows @ f.T).T)
-
-    def weighted_sums(self, weights: Array) -> Array:
-        if len(weights) <= FEW:
-            return _one_by_one(self.transposed, weights)
-        return weights @ self.rows if isinstance(self.rows, np.ndarray) else np.asarray((self.transposed @ weights.T).T)
-
-
 def _joined(parts: list[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-
-
-def _one_by_one(matrix: Matrix, vectors: Array) -> Array:
-    if len(vectors) == 1:
-        return np.asarray((matrix @ vectors[0])[None])
-    return np.stack([matrix @ vector for vector in vectors])
-
-
-def _numbers(rows: Matrix) -> int:
-    return int(rows.size if isinstance(rows, np.ndarray) else rows.nnz)
-
-
-def _blocks(rows: Matrix) -> list[_Block]:
-    B, d = rows.shape
-    dense, numbers = isinstance(rows, np.ndarray), _numbers(rows)
-    if numbers <= IN_CACHE:
-        return [_Block(slice(0, B), rows, rows.T, fetch=False)]
-    count = max(1, B * BLOCK // numbers)
-    blocks = []
-    for first in range(0, B, count):
-        part = slice(first, min(first + count, B))
-        some = rows[part] if isinstance(rows, np.ndarray) else _csr_rows(rows, part)
-        blocks.append(_Block(part, some, some.T, fetch=dense and d >= LONG))
-    return blocks
-
-
-def _csr_rows(rows: CsrMatrix, part: slice) -> CsrMatrix:
-    entries = slice(rows.indptr[part.start], rows.indptr[part.stop])
-    content = (rows.data[entries], rows.indices[entries], rows.indptr[part.start : part.stop + 1] - entries.start)
-    made: CsrMatrix = type(rows)(content, shape=(part.stop - part.start, rows.shape[1]))  # type: ignore[call-arg]  # scipy's
-    return made

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpadmm_mpi.problems.newton import TOLERANCE, minimise, norms
-from dpadmm_mpi.problems.objective import MarginStep, NodeProblem, Tilted
+from dpadmm_mpi.problems.objective import Evaluation, NodeProblem, Tilted
 from dpadmm_mpi.types import Array, Bools, Ints
 
 Product = Callable[[Array, Ints], Array]  # of the inverse Hessians of some solves with one vector each
@@ -59,44 +59,34 @@ class Objectives:
             return Objectives([self._problems[k] for k in which.tolist()], self.linear[which], self.ridge[which])
         return Objectives(self._problems, self.linear[which], self.ridge)
 
-    def start(self, f: Array, margins: Array | None) -> Points:
-        """At f, with the margins there where they are known."""
+    def at(self, f: Array, margins: Array | None = None) -> Points:
+        """With the margins there where they are known."""
         if margins is not None:
-            return self.points(f, margins, self.weighted_sums(self.slopes(margins)))
-        if self._row_by_row:
-            return self.start(f, margins_at(self._problems, f))
-        _, margins, sums = self._problems[0].at(f)
-        return self.points(f, margins, sums)
-
-    def step(self, now: Points, directions: Array) -> tuple[Points, MarginStep]:
-        """A whole step along every row of `directions`."""
-        if self._row_by_row:
-            change = _products(self._problems, directions)
-            margins = now.margins + change
-            step = MarginStep(change, margins, self.weighted_sums(self.slopes(margins)))
-        else:
-            step = self._problems[0].step(now.margins, directions)
-        return self.points(now.f + directions, step.margins, step.sums), step
+            return self.points(f, Evaluation(margins, self._weighted_sums(self.slopes(margins))))
+        if not self._row_by_row:
+            return self.points(f, self._problems[0].at(f))
+        found = Evaluation(np.empty((len(f), self._problems[0].records)), np.empty_like(f))
+        for k, problem in enumerate(self._problems):  # both passes over one's records while they are in the cache
+            found.margins[k] = problem.from_products(problem.rows.product(f[k]))
+            found.sums[k] = problem.rows.weighted_sum(problem.slopes(found.margins[k]))
+        return self.points(f, found)
 
     def slopes(self, margins: Array) -> Array:
         """L' of every record; the loss does not depend on the node, unless there is but one."""
         return self._problems[0].slopes(margins)
 
-    def weighted_sums(self, weights: Array) -> Array:
+    def _weighted_sums(self, weights: Array) -> Array:
         """sum_n weight_n y_n x_n"""
         if not self._row_by_row:
             return self._problems[0].weighted_sums(weights)
-        sums = np.empty_like(self.linear)
-        for k, problem in enumerate(self._problems):
-            sums[k] = problem.transposed @ weights[k]
-        return sums
+        return np.stack([problem.rows.weighted_sum(w) for problem, w in zip(self._problems, weights, strict=True)])
 
-    def points(self, f: Array, margins: Array, sums: Array) -> Points:
-        """Gradients and their norms relative to those of their terms, where sum_n L'_n y_n x_n is known."""
-        data, pull = self.weight[:, None] * sums, self.ridge[:, None] * f
+    def points(self, f: Array, found: Evaluation) -> Points:
+        """Gradients and their norms relative to those of their terms."""
+        data, pull = self.weight[:, None] * found.sums, self.ridge[:, None] * f
         gradient = data + pull + self.linear
         scale = np.clip(norms(data) + norms(pull) + norms(self.linear), *self._scales)
-        return Points(f, margins, gradient, np.where(scale < np.inf, norms(gradient) / scale, np.nan))
+        return Points(f, found.margins, gradient, np.where(scale < np.inf, norms(gradient) / scale, np.nan))
 
     def hessian(self, row: int, margins: Array) -> Array:
         k = row if self.of_several_nodes else 0
@@ -107,21 +97,7 @@ def margins_at(problems: Sequence[NodeProblem], f: Array) -> Array:
     """Of all records of one node, or of the row's own."""
     if len(problems) == 1:
         return problems[0].margins(f)
-    products = _products(problems, f)
-    for k, problem in enumerate(problems):
-        if problem.targets is not None:
-            products[k] -= problem.targets
-    return products
-
-
-def _products(problems: Sequence[NodeProblem], f: Array) -> Array:
-    """What f adds to the margins."""
-    if len(problems) == 1:
-        return problems[0].products(f)
-    products = np.empty((len(f), problems[0].records))
-    for k, problem in enumerate(problems):
-        products[k] = problem.signed @ f[k]
-    return products
+    return np.stack([problem.from_products(problem.rows.product(f[k])) for k, problem in enumerate(problems)])
 
 
 class Solutions(NamedTuple):
@@ -148,7 +124,7 @@ def references(problems: Sequence[NodeProblem]) -> list[Reference]:
         near = _descend(objectives, lambda g, here: g / diagonals[here], zero, roughly=True)
         kept = []
         for k, problem in enumerate(problems):
-            margins = near.margins[k] if near.residual[k] < np.inf else problem.zero_margins(1)[0]
+            margins = near.margins[k] if near.residual[k] < np.inf else problem.zero_margins()
             curvatures, Q = np.linalg.eigh(problem.hessian(margins, 0.0))
             kept.append(Reference(Q, np.maximum(curvatures, 0.0)))
     return kept
@@ -156,7 +132,7 @@ def references(problems: Sequence[NodeProblem]) -> list[Reference]:
 
 def _diagonal(problem: NodeProblem) -> Array:
     """Of the Hessian of O_i at zero."""
-    diagonal = problem.hessian_diagonal(problem.zero_margins(1)[0], problem.ridge)
+    diagonal = problem.hessian_diagonal(problem.zero_margins(), problem.ridge)
     if diagonal.all():
         return diagonal
     # Without a ridge: a column of zeros, which nothing moves, or a loss that is straight at zero.
@@ -216,7 +192,7 @@ def _descend(
     """
     found: Solutions | None = None
     here = np.arange(len(start))  # the solves that have not left
-    now = objectives.start(start.copy(), margins)
+    now = objectives.at(start.copy(), margins)
     hessian = _Inverse(inverse, start.shape)
     history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian
     before, direction = now, np.zeros_like(start)
@@ -319,14 +295,14 @@ def _search(objectives: Objectives, now: Points, direction: Array) -> Points:
     The slope along p is (C/B) sum_n L'_n (X p)_n + (ridge f + linear).p + t ridge p.p. The objective is convex: the slope
     rises along the line and has one zero, which secants close in on.
     """
-    after, (along, margins, sums) = objectives.step(now, direction)
+    after = objectives.at(now.f + direction)
     low, slope_low, here = np.zeros(len(direction)), np.vecdot(now.gradient, direction), np.vecdot(after.gradient, direction)
     enough = -_FLAT * slope_low
     steep = np.abs(here) > enough  # neither flat enough nor not a number, which the caller sees
     if not steep.any():
         return after
     moved = np.flatnonzero(steep)
-    ridge = objectives.ridge
+    along, ridge = after.margins - now.margins, objectives.ridge
     tilt = np.vecdot(ridge[:, None] * now.f + objectives.linear, direction)
     bend = ridge * np.vecdot(direction, direction)
     high, slope_high = np.full(len(low), np.inf), np.full(len(low), np.inf)
@@ -338,11 +314,12 @@ def _search(objectives: Objectives, now: Points, direction: Array) -> Points:
         share = np.clip(slope_low / (slope_low - slope_high), 0.1, 0.9)
         closer = np.where(high < np.inf, low + share * (high - low), 3.0 * length)
         length = np.where(steep, closer, length)
-        margins = now.margins + length[:, None] * along
-        slopes = objectives.slopes(margins)
+        slopes = objectives.slopes(now.margins + length[:, None] * along)
         here = objectives.weight * np.vecdot(slopes, along) + tilt + length * bend
         steep &= np.abs(here) > enough
         if not steep.any():
             break
-    sums[moved] = objectives.of(moved).weighted_sums(slopes[moved])
-    return objectives.points(now.f + length[:, None] * direction, margins, sums)
+    nearer = objectives.of(moved).at(now.f[moved] + length[moved, None] * direction[moved])
+    for all_, some in zip(after, nearer, strict=True):
+        all_[moved] = some
+    return after

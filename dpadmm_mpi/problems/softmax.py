@@ -28,11 +28,8 @@ class SoftmaxProblem(NodeProblem):
         """(..., k, records)"""
         return margins.reshape(-1, self.outputs, records)
 
-    def margins(self, f: Array) -> Array:
-        return self.products(f)
-
-    def zero_margins(self, count: int) -> Array:
-        return np.zeros((count, self.outputs * self.records))
+    def from_products(self, products: Array, part: slice = ALL) -> Array:
+        return products
 
     def losses(self, margins: Array) -> Array:
         scores = self._by_class(margins, self.records)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dpadmm_mpi.types import Array, Bools
+from dpadmm_mpi.types import Array, Bools, Ints
 
 N = TypeVar("N", float, Array)
 
@@ -15,10 +15,13 @@ SMALL_WORK = 1 << 18  # multiplications of one Hessian, up to which a call of nu
 SMALL_FEATURES = 64
 CHUNK = 1 << 16  # numbers of a stack of small nodes that are worked on together: they stay in the processor's cache
 KEPT_FEATURES = 512  # up to which a node keeps a d x d factorisation, if it has more records than features
-TOGETHER = 1 << 20  # numbers of nodes that are solved together: they stay in the cache from one pass to the next
+TOGETHER = 1 << 22  # numbers of nodes that are solved together: they stay in the cache from one step to the next
 VECTORS = 16  # numbers beside its own that a solve has for every record, roughly
 SPARSE_SIZE = 1 << 17  # numbers in a dense shard from which its zeros are worth leaving out
 SPARSE_SHARE = 0.25  # of non-zeros, up to which the sparse storage is smaller and faster
+COMMON = 0.15  # share of the records that have a column, from which a sparse shard keeps it dense
+IN_CACHE = 1 << 19  # numbers of a shard, up to which it stays in the processor's cache from one pass to the next
+BLOCK = 1 << 17  # numbers of a larger one, that both passes are over before the next ones are fetched
 
 
 def is_small(B: N, d: int) -> Bools:
@@ -34,6 +37,11 @@ def keeps_factorisation(B: N, d: int) -> Bools:
 def becomes_sparse(B: N, d: int, share: float) -> Bools:
     """A dense shard with this share of non-zeros that is better stored without its zeros."""
     return np.asarray((np.asarray(B) * d >= SPARSE_SIZE) & (share <= SPARSE_SHARE))
+
+
+def is_common(counts: Array | Ints, B: int) -> Bools:
+    """The columns of a sparse shard that are kept dense, by the number of records that have them."""
+    return np.asarray(counts >= COMMON * B)
 
 
 def solved_together(numbers: N, B: N) -> Array:

@@ -7,6 +7,7 @@ from scipy import optimize, sparse
 
 from dpadmm_mpi.data.shard import Shard
 from dpadmm_mpi.problems import objective as problem_module
+from dpadmm_mpi.problems import strategies
 from dpadmm_mpi.problems.losses import HuberHinge, Logistic, Loss, losses
 from dpadmm_mpi.problems.newton import TOLERANCE
 from dpadmm_mpi.problems.objective import NodeProblem
@@ -95,22 +96,21 @@ def test_gradient_and_hessian_belong_to_the_value(rng: Generator) -> None:
 def test_a_shard_that_outgrows_the_cache_is_worked_through_in_blocks(
     rng: Generator, monkeypatch: pytest.MonkeyPatch, d: int, density: float, vectors: int
 ) -> None:
-    """Products, steps and Newton's parts are those of the whole matrix, whatever its storage and however many vectors."""
-    monkeypatch.setattr(problem_module, "IN_CACHE", 500)
-    monkeypatch.setattr(problem_module, "BLOCK", 170)
+    """Products, sums and Newton's parts are those of the whole matrix, whatever its storage and however many vectors."""
+    monkeypatch.setattr(strategies, "IN_CACHE", 500)
+    monkeypatch.setattr(strategies, "BLOCK", 170)
     X, y = records(rng, 203, d, density)
     whole = y[:, None] * X
     problem = NodeProblem(signed(X if density == 1.0 else sparse.csr_matrix(X), y), LOGISTIC, 7.0, 0.2)
-    f, p = rng.standard_normal((2, vectors, d))
+    f = rng.standard_normal((vectors, d))
     weights = rng.standard_normal((vectors, 203))
     assert np.allclose(problem.margins(f), f @ whole.T, atol=1e-13)
     assert np.allclose(problem.weighted_sums(weights), weights @ whole, atol=1e-12)
-    step = problem.step(problem.margins(f), p)
-    assert np.allclose(step.change, p @ whole.T, atol=1e-13)
-    assert np.allclose(step.margins, (f + p) @ whole.T, atol=1e-12)
-    slopes = -1.0 / (1.0 + np.exp((f + p) @ whole.T))
-    assert np.allclose(step.sums, slopes @ whole, atol=1e-12)
-    assert np.allclose(problem.data_gradient(whole @ (f + p)[0]), 7.0 / 203 * slopes[0] @ whole, atol=1e-12)
+    margins, sums = problem.at(f)
+    assert np.allclose(margins, f @ whole.T, atol=1e-12)
+    slopes = -1.0 / (1.0 + np.exp(f @ whole.T))
+    assert np.allclose(sums, slopes @ whole, atol=1e-12)
+    assert np.allclose(problem.data_gradient(whole @ f[0]), 7.0 / 203 * slopes[0] @ whole, atol=1e-12)
 
 
 def test_balanced_records_with_nothing_to_pull(rng: Generator) -> None:

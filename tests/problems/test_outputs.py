@@ -104,7 +104,7 @@ def test_large_shards_are_worked_on_in_blocks() -> None:
     problem = node_problem(X, Softmax(classes=K), C, RIDGE, targets=y)
     assert not problem.stays_in_cache
     f = rng.standard_normal((2, problem.features))
-    _, margins, sums = problem.at(f)
+    margins, sums = problem.at(f)
     for r in range(2):
         np.testing.assert_allclose(margins[r].reshape(K, -1), f[r].reshape(K, -1) @ X.T, rtol=1e-10, atol=1e-12)
         expected = (X.T @ _slopes(problem.loss, X, y, f[r])).T.ravel()

@@ -87,7 +87,7 @@ def iterates(
     block: int,
 ) -> Iterator[InnerState]:
     """The state after every `block` steps, or, with batches or a ball, after every one; the numbers do not depend on it."""
-    _, margins, sums = problem.at(start[None])
+    margins, sums = problem.at(start[None])
     u = problem.weight * sums[0]
     fixed = (u + dual - inner.rho * server)[None]
     steps = steps_of(problem.loss) if inner.is_plain else None
