@@ -1,8 +1,9 @@
-"""The exact argmin at a node with many records, in a dozen passes over them and without a Hessian of its own.
+"""The exact argmin at a node with many records, in a dozen evaluations and without a Hessian of its own.
 
 A node keeps one factorised Hessian, that of O_i near its own minimum: a function of its records alone, so that a solve
 depends on its arguments and on nothing that went before, on every layout and after every restart. Q diag(lambda) Q' makes any
-quadratic term free: (H + mu I)^-1 g takes two products with Q. BFGS pairs correct for the distance between the two points.
+quadratic term free, and a factor too: (c H + mu I)^-1 g takes two products with Q. BFGS pairs correct for the distance between
+the two points.
 
 Solves go side by side, one in each row: several runs of one node, or one run of several nodes (`Objectives`). The first serves
 all runs by one pass over the records, the second all nodes by one call of numpy wherever the records are not concerned. A row's
@@ -21,11 +22,13 @@ from dpadmm_mpi.types import Array, Bools, Ints
 Product = Callable[[Array, Ints], Array]  # of the inverse Hessians of some solves with one vector each
 
 EVALUATIONS = 60  # more than this, and the damped Newton method takes over
-HESSIAN_COST = 40  # evaluations that a Hessian at the current point costs, roughly, and about what is left after it
-_ROUGH_EVALUATIONS = 6  # a Hessian near the minimum is as good as one at it
+HESSIAN_COST = 20  # evaluations that a Hessian at the current point costs, roughly, and about what is left after it
+_ROUGH_EVALUATIONS = 4  # a Hessian near the minimum is as good as one at it
 _LOOK_BACK = 4  # steps over which the rate of convergence is measured
 _FLAT = 0.5  # a step along a direction is long enough when the slope has fallen to this share: BFGS asks for no more
 _TRIALS = 30
+_SAMPLED = 8  # of so many records one is asked how its loss bends
+_FACTORS = (0.1, 10.0)  # by which a kept Hessian is multiplied, at least and at most
 _CROWDED = 0.7  # share of a node's solves under way, up to which those at their end leave
 
 
@@ -49,6 +52,7 @@ class Objectives:
         self.linear, self.ridge = linear, ridge  # (rows, d), and (1,) or (rows,)
         self.weight = np.array([problem.weight for problem in problems])  # of a record
         self._scales = np.array([problem.scales for problem in problems]).T
+        self._norm_of_linear = norms(linear)
         self.of_several_nodes = len(problems) > 1
         one_output = problems[0].outputs == 1
         self._row_by_row = self.of_several_nodes or (len(linear) == 1 and problems[0].stays_in_cache and one_output)
@@ -83,10 +87,15 @@ class Objectives:
 
     def points(self, f: Array, found: Evaluation) -> Points:
         """Gradients and their norms relative to those of their terms."""
-        data, pull = self.weight[:, None] * found.sums, self.ridge[:, None] * f
-        gradient = data + pull + self.linear
-        scale = np.clip(norms(data) + norms(pull) + norms(self.linear), *self._scales)
-        return Points(f, found.margins, gradient, np.where(scale < np.inf, norms(gradient) / scale, np.nan))
+        terms = np.empty((3, *f.shape))  # in one array, so that their norms take one call of numpy
+        data, pull, gradient = terms
+        np.multiply(self.weight[:, None], found.sums, out=data)
+        np.multiply(self.ridge[:, None], f, out=pull)
+        np.add(data, pull, out=gradient)
+        gradient += self.linear
+        of_data, of_pull, of_gradient = norms(terms)
+        scale = np.minimum(np.maximum(of_data + of_pull + self._norm_of_linear, self._scales[0]), self._scales[1])
+        return Points(f, found.margins, gradient, np.where(scale < np.inf, of_gradient / scale, np.nan))
 
     def hessian(self, row: int, margins: Array) -> Array:
         k = row if self.of_several_nodes else 0
@@ -113,6 +122,7 @@ class Reference(NamedTuple):
 
     Q: Array
     curvatures: Array
+    mean_curvature: float  # of the losses of some records
 
 
 def references(problems: Sequence[NodeProblem]) -> list[Reference]:
@@ -121,13 +131,19 @@ def references(problems: Sequence[NodeProblem]) -> list[Reference]:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         diagonals = np.stack([_diagonal(problem) for problem in problems])
         objectives = Objectives(problems, zero, np.array([problem.ridge for problem in problems]))
-        near = _descend(objectives, lambda g, here: g / diagonals[here], zero, roughly=True)
+        near = _descend(objectives, lambda g, here: g / diagonals[here], objectives.at(zero), roughly=True)
         kept = []
         for k, problem in enumerate(problems):
             margins = near.margins[k] if near.residual[k] < np.inf else problem.zero_margins()
             curvatures, Q = np.linalg.eigh(problem.hessian(margins, 0.0))
-            kept.append(Reference(Q, np.maximum(curvatures, 0.0)))
+            kept.append(Reference(Q, np.maximum(curvatures, 0.0), float(_mean_curvatures([problem], margins[None])[0])))
     return kept
+
+
+def _mean_curvatures(problems: Sequence[NodeProblem], margins: Array) -> Array:
+    """The mean L'' of some of the records in every row, enough to compare it with that at other points."""
+    some = margins.reshape(len(margins), problems[0].outputs, -1)[:, :, ::_SAMPLED]
+    return np.asarray(np.mean(problems[0].loss.second(some), axis=(1, 2)))
 
 
 def _diagonal(problem: NodeProblem) -> Array:
@@ -140,12 +156,18 @@ def _diagonal(problem: NodeProblem) -> Array:
     return np.where(steepest > 0.0, steepest, 1.0)
 
 
-def _kept_inverse(kept: Sequence[Reference], ridge: Array, rows: int) -> Product:
-    """For one node in all rows, or another one in each."""
-    scales = 1.0 / (np.stack([reference.curvatures for reference in kept]) + ridge[:, None])
+def _kept_inverse(kept: Sequence[Reference], ridge: Array, mean_curvatures: Array) -> Product:
+    """For one node in all rows, or another one in each.
+
+    Noise takes the margins of all records away from 0, where losses bend most: a Hessian that is kept is off by a factor more
+    than by anything else, and the factor is known.
+    """
+    at_reference = np.array([reference.mean_curvature for reference in kept])
+    factors = np.where(at_reference > 0.0, np.clip(mean_curvatures / at_reference, *_FACTORS), 1.0)[:, None]
+    scales = 1.0 / (factors * np.stack([reference.curvatures for reference in kept]) + ridge[:, None])
 
     def of_one(g: Array, here: Ints) -> Array:
-        return np.asarray(((g @ kept[0].Q) * scales) @ kept[0].Q.T)
+        return np.asarray(((g @ kept[0].Q) * scales[here]) @ kept[0].Q.T)
 
     def of_each(g: Array, here: Ints) -> Array:
         Qs, product = [kept[k].Q for k in here.tolist()], np.empty_like(g)
@@ -156,7 +178,7 @@ def _kept_inverse(kept: Sequence[Reference], ridge: Array, rows: int) -> Product
             product[k] = Q @ product[k]
         return product
 
-    return of_each if len(kept) == rows else of_one
+    return of_each if len(kept) == len(factors) else of_one
 
 
 def argmin(
@@ -174,7 +196,10 @@ def argmin(
     ridge = np.array([problem.ridge for problem in problems]) + quadratic
     # Overflow ends in the damped method, and there in a residual; a solve at its end may have a residual of 0.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = _descend(Objectives(problems, linear, ridge), _kept_inverse(kept, ridge, len(start)), start, margins)
+        objectives = Objectives(problems, linear, ridge)
+        first = objectives.at(start.copy(), margins)
+        inverse = _kept_inverse(kept, ridge, _mean_curvatures(problems, first.margins))
+        found = _descend(objectives, inverse, first)
     for k in np.flatnonzero(~(found.residual <= TOLERANCE)).tolist():
         node = k if len(problems) > 1 else 0
         objective = Tilted(problems[node], linear[k], float(ridge[node]))
@@ -183,19 +208,16 @@ def argmin(
     return found
 
 
-def _descend(
-    objectives: Objectives, inverse: Product, start: Array, margins: Array | None = None, roughly: bool = False
-) -> Solutions:
+def _descend(objectives: Objectives, inverse: Product, start: Points, roughly: bool = False) -> Solutions:
     """BFGS from inverse Hessians; where it pays, and a rough solution will not do, one at the current point replaces them.
 
     A solve that has come to its end leaves. Runs of one node, which others pay little for, stay until enough of them can leave.
     """
     found: Solutions | None = None
-    here = np.arange(len(start))  # the solves that have not left
-    now = objectives.at(start.copy(), margins)
-    hessian = _Inverse(inverse, start.shape)
+    now, here = start, np.arange(len(start.f))  # the solves that have not left
+    hessian = _Inverse(inverse, start.f.shape)
     history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian
-    before, direction = now, np.zeros_like(start)
+    before, direction = now, np.zeros_like(now.f)
     for _ in range(_ROUGH_EVALUATIONS if roughly else EVALUATIONS):
         under_way = now.residual > TOLERANCE  # neither found nor no longer a number
         left = np.count_nonzero(under_way)

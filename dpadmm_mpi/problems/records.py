@@ -242,12 +242,13 @@ def _from_dense(rows: Array) -> SparseRecords | None:
     counts = np.ones(B, dtype=np.float32) @ stored.astype(np.float32)  # three times as fast as a sum of truth values
     if not strategies.becomes_sparse(B, d, share=float(counts.sum(dtype=np.float64)) / rows.size):
         return None
-    common = np.flatnonzero(strategies.is_common(counts, B))
-    stored[:, common] = False
+    is_common = strategies.is_common(counts, B)
+    stored &= ~is_common
     entries = np.flatnonzero(stored)
-    ends = np.searchsorted(entries, d * np.arange(B + 1))
-    content = rows.ravel()[entries], (entries % d).astype(np.int32), ends.astype(np.int32)
-    return SparseRecords(common, np.ascontiguousarray(rows[:, common].T), sparse.csr_matrix(content, shape=(B, d)))
+    of_row, common = entries // d, np.flatnonzero(is_common)
+    ends = np.concatenate([[0], np.cumsum(np.bincount(of_row, minlength=B))])
+    content = rows.ravel()[entries], (entries - d * of_row).astype(np.int32), ends.astype(np.int32)
+    return SparseRecords(common, rows.T[common], sparse.csr_matrix(content, shape=(B, d)))
 
 
 def _divided(rows: CsrMatrix) -> SparseRecords:

@@ -111,6 +111,7 @@ def test_targets_go_with_their_records(rng: Generator, rows: Array) -> None:
     changed.leave_out_zeros()
     assert changed.rows.numbers < given.rows.numbers
     f = rng.standard_normal((2, d))
+    assert changed.targets is not None
     assert not np.array_equal(changed.targets, targets)  # otherwise this proves nothing
     np.testing.assert_allclose(changed.at(f).sums, given.at(f).sums, atol=1e-10)
     np.testing.assert_allclose(changed.mean_losses(f), given.mean_losses(f), rtol=1e-12)
