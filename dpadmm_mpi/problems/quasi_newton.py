@@ -2,7 +2,8 @@
 
 A node keeps one factorised Hessian, that of O_i near its own minimum: a function of its records alone, so that a solve
 depends on its arguments and on nothing that went before, on every layout and after every restart. Q diag(lambda) Q' makes any
-quadratic term free: (H + mu I)^-1 g takes two products with Q. BFGS pairs correct for the distance between the two points.
+quadratic term free: (H + mu I)^-1 g takes two products with Q. A solve multiplies it by how much more the losses bend where it
+starts than there: noise drives margins to where they hardly do. BFGS pairs correct for the rest.
 
 Solves go side by side, one in each row: several runs of one node, or one run of several nodes (`Objectives`). The first serves
 all runs by one pass over the records, the second all nodes by one call of numpy wherever the records are not concerned. A row's
@@ -26,6 +27,7 @@ _ROUGH_EVALUATIONS = 6  # a Hessian near the minimum is as good as one at it
 _LOOK_BACK = 4  # steps over which the rate of convergence is measured
 _FLAT = 0.5  # a step along a direction is long enough when the slope has fallen to this share: BFGS asks for no more
 _TRIALS = 30
+_BENDS = 1e-3, 1e3  # at most so much less or more than at the reference: a smoothed hinge may not bend at all
 _CROWDED = 0.7  # share of a node's solves under way, up to which those at their end leave
 
 
@@ -137,6 +139,7 @@ class Reference(NamedTuple):
 
     Q: Array
     curvatures: Array
+    bend: float  # the mean of L'' there
 
 
 def references(problems: Sequence[NodeProblem]) -> list[Reference]:
@@ -145,12 +148,12 @@ def references(problems: Sequence[NodeProblem]) -> list[Reference]:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         diagonals = np.stack([_diagonal(problem) for problem in problems])
         objectives = Objectives(problems, zero, np.array([problem.ridge for problem in problems]))
-        near = _descend(objectives, lambda g, here: g / diagonals[here], zero, roughly=True)
+        near = _descend(objectives, lambda g, here: g / diagonals[here], objectives.start(zero, None), roughly=True)
         kept = []
         for k, problem in enumerate(problems):
             margins = near.margins[k] if near.residual[k] < np.inf else problem.zero_margins(1)[0]
             curvatures, Q = np.linalg.eigh(problem.hessian(margins, 0.0))
-            kept.append(Reference(Q, np.maximum(curvatures, 0.0)))
+            kept.append(Reference(Q, np.maximum(curvatures, 0.0), float(problem.bends(margins[None])[0])))
     return kept
 
 
@@ -164,12 +167,15 @@ def _diagonal(problem: NodeProblem) -> Array:
     return np.where(steepest > 0.0, steepest, 1.0)
 
 
-def _kept_inverse(kept: Sequence[Reference], ridge: Array, rows: int) -> Product:
-    """For one node in all rows, or another one in each."""
-    scales = 1.0 / (np.stack([reference.curvatures for reference in kept]) + ridge[:, None])
+def _kept_inverse(kept: Sequence[Reference], ridge: Array, bends: Array) -> Product:
+    """For one node in all rows, or another one in each; `bends`, of every row: the mean of L'' where it starts."""
+    at_reference = np.array([reference.bend for reference in kept])
+    more = np.where(at_reference > 0.0, np.clip(bends / at_reference, *_BENDS), 1.0)
+    curvatures = np.stack([reference.curvatures for reference in kept])
+    scales = 1.0 / (more[:, None] * curvatures + ridge[:, None])
 
     def of_one(g: Array, here: Ints) -> Array:
-        return np.asarray(((g @ kept[0].Q) * scales) @ kept[0].Q.T)
+        return np.asarray(((g @ kept[0].Q) * scales[here]) @ kept[0].Q.T)
 
     def of_each(g: Array, here: Ints) -> Array:
         Qs, product = [kept[k].Q for k in here.tolist()], np.empty_like(g)
@@ -180,7 +186,7 @@ def _kept_inverse(kept: Sequence[Reference], ridge: Array, rows: int) -> Product
             product[k] = Q @ product[k]
         return product
 
-    return of_each if len(kept) == rows else of_one
+    return of_each if len(kept) == len(bends) else of_one
 
 
 def argmin(
@@ -198,7 +204,9 @@ def argmin(
     ridge = np.array([problem.ridge for problem in problems]) + quadratic
     # Overflow ends in the damped method, and there in a residual; a solve at its end may have a residual of 0.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = _descend(Objectives(problems, linear, ridge), _kept_inverse(kept, ridge, len(start)), start, margins)
+        objectives = Objectives(problems, linear, ridge)
+        now = objectives.start(start.copy(), margins)
+        found = _descend(objectives, _kept_inverse(kept, ridge, problems[0].bends(now.margins)), now)
     for k in np.flatnonzero(~(found.residual <= TOLERANCE)).tolist():
         node = k if len(problems) > 1 else 0
         objective = Tilted(problems[node], linear[k], float(ridge[node]))
@@ -207,19 +215,16 @@ def argmin(
     return found
 
 
-def _descend(
-    objectives: Objectives, inverse: Product, start: Array, margins: Array | None = None, roughly: bool = False
-) -> Solutions:
+def _descend(objectives: Objectives, inverse: Product, now: Points, roughly: bool = False) -> Solutions:
     """BFGS from inverse Hessians; where it pays, and a rough solution will not do, one at the current point replaces them.
 
     A solve that has come to its end leaves. Runs of one node, which others pay little for, stay until enough of them can leave.
     """
     found: Solutions | None = None
-    here = np.arange(len(start))  # the solves that have not left
-    now = objectives.start(start.copy(), margins)
-    hessian = _Inverse(inverse, start.shape)
+    here = np.arange(len(now.f))  # the solves that have not left
+    hessian = _Inverse(inverse, now.f.shape)
     history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian
-    before, direction = now, np.zeros_like(start)
+    before, direction = now, np.zeros_like(now.f)
     for _ in range(_ROUGH_EVALUATIONS if roughly else EVALUATIONS):
         under_way = now.residual > TOLERANCE  # neither found nor no longer a number
         left = np.count_nonzero(under_way)

@@ -46,6 +46,10 @@ class SoftmaxProblem(NodeProblem):
         p[:, labels, np.arange(len(labels))] -= 1.0
         return p.reshape(margins.shape)
 
+    def bends(self, margins: Array) -> Array:
+        some = self._by_class(margins, self.records)[:, :, self._sample]
+        return np.asarray(self.loss.second(some).mean(axis=(1, 2)))
+
     def hessian(self, margins: Array, ridge: float) -> Array:
         """(C/B) sum_n (diag p - p p') (x) x_n x_n' + ridge I: a d x d block for every pair of classes."""
         p = self.loss.first(self._by_class(margins, self.records))[0]
