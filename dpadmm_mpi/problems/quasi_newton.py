@@ -27,8 +27,7 @@ _ROUGH_EVALUATIONS = 4  # a Hessian near the minimum is as good as one at it
 _LOOK_BACK = 4  # steps over which the rate of convergence is measured
 _FLAT = 0.5  # a step along a direction is long enough when the slope has fallen to this share: BFGS asks for no more
 _TRIALS = 30
-_SAMPLED = 8  # of so many records one is asked how its loss bends
-_FACTORS = (0.1, 10.0)  # by which a kept Hessian is multiplied, at least and at most
+_BENDS = 1e-3, 1e3  # at most so much less or more than at the reference: a smoothed hinge may not bend at all
 _CROWDED = 0.7  # share of a node's solves under way, up to which those at their end leave
 
 
@@ -122,7 +121,7 @@ class Reference(NamedTuple):
 
     Q: Array
     curvatures: Array
-    mean_curvature: float  # of the losses of some records
+    bend: float  # the mean of L'' there
 
 
 def references(problems: Sequence[NodeProblem]) -> list[Reference]:
@@ -136,14 +135,8 @@ def references(problems: Sequence[NodeProblem]) -> list[Reference]:
         for k, problem in enumerate(problems):
             margins = near.margins[k] if near.residual[k] < np.inf else problem.zero_margins()
             curvatures, Q = np.linalg.eigh(problem.hessian(margins, 0.0))
-            kept.append(Reference(Q, np.maximum(curvatures, 0.0), float(_mean_curvatures([problem], margins[None])[0])))
+            kept.append(Reference(Q, np.maximum(curvatures, 0.0), float(problem.bends(margins[None])[0])))
     return kept
-
-
-def _mean_curvatures(problems: Sequence[NodeProblem], margins: Array) -> Array:
-    """The mean L'' of some of the records in every row, enough to compare it with that at other points."""
-    some = margins.reshape(len(margins), problems[0].outputs, -1)[:, :, ::_SAMPLED]
-    return np.asarray(np.mean(problems[0].loss.second(some), axis=(1, 2)))
 
 
 def _diagonal(problem: NodeProblem) -> Array:
@@ -156,14 +149,14 @@ def _diagonal(problem: NodeProblem) -> Array:
     return np.where(steepest > 0.0, steepest, 1.0)
 
 
-def _kept_inverse(kept: Sequence[Reference], ridge: Array, mean_curvatures: Array) -> Product:
-    """For one node in all rows, or another one in each.
+def _kept_inverse(kept: Sequence[Reference], ridge: Array, bends: Array) -> Product:
+    """For one node in all rows, or another one in each; `bends`, of every row: the mean of L'' where it starts.
 
     Noise takes the margins of all records away from 0, where losses bend most: a Hessian that is kept is off by a factor more
     than by anything else, and the factor is known.
     """
-    at_reference = np.array([reference.mean_curvature for reference in kept])
-    factors = np.where(at_reference > 0.0, np.clip(mean_curvatures / at_reference, *_FACTORS), 1.0)[:, None]
+    at_reference = np.array([reference.bend for reference in kept])
+    factors = np.where(at_reference > 0.0, np.clip(bends / at_reference, *_BENDS), 1.0)[:, None]
     scales = 1.0 / (factors * np.stack([reference.curvatures for reference in kept]) + ridge[:, None])
 
     def of_one(g: Array, here: Ints) -> Array:
@@ -198,7 +191,7 @@ def argmin(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         objectives = Objectives(problems, linear, ridge)
         first = objectives.at(start.copy(), margins)
-        inverse = _kept_inverse(kept, ridge, _mean_curvatures(problems, first.margins))
+        inverse = _kept_inverse(kept, ridge, problems[0].bends(first.margins))
         found = _descend(objectives, inverse, first)
     for k in np.flatnonzero(~(found.residual <= TOLERANCE)).tolist():
         node = k if len(problems) > 1 else 0

@@ -4,12 +4,14 @@ f is the d x k matrix of the classes' vectors, column after column; the margins 
 the solvers, messages and noises, which know vectors alone, stay as they are.
 """
 
+from functools import cached_property
+
 import numpy as np
 
 from dpadmm_mpi.problems.losses import Loss, Softmax
-from dpadmm_mpi.problems.objective import ALL, NodeProblem
+from dpadmm_mpi.problems.objective import ALL, Evaluation, NodeProblem
 from dpadmm_mpi.problems.regularisers import SmoothRegulariser
-from dpadmm_mpi.types import Array, Ints, Matrix
+from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
 
 class SoftmaxProblem(NodeProblem):
@@ -19,10 +21,20 @@ class SoftmaxProblem(NodeProblem):
     def outputs(self) -> int:
         return self.loss.outputs
 
-    @property
-    def labels(self) -> Ints:
+    @cached_property
+    def _labels(self) -> Ints:
         assert self.targets is not None
         return self.targets.astype(np.int64)
+
+    @cached_property
+    def _is_class(self) -> Bools:
+        """(k, records); a byte each. To subtract all of it takes half as long as to pick the records' own classes."""
+        return np.asarray(np.arange(self.outputs)[:, None] == self._labels)
+
+    def leave_out_zeros(self) -> None:
+        super().leave_out_zeros()
+        for name in ("_labels", "_is_class"):  # the records may have changed their order
+            self.__dict__.pop(name, None)
 
     def _by_class(self, margins: Array, records: int) -> Array:
         """(..., k, records)"""
@@ -33,26 +45,39 @@ class SoftmaxProblem(NodeProblem):
 
     def losses(self, margins: Array) -> Array:
         scores = self._by_class(margins, self.records)
-        values = self.loss.value(scores) - scores[:, self.labels, np.arange(self.records)]
+        values = self.loss.value(scores) - scores[:, self._labels, np.arange(self.records)]
         return np.asarray(values if margins.ndim > 1 else values[0])
 
     def slopes(self, margins: Array, part: slice = ALL) -> Array:
         """p - e_y"""
-        labels = self.labels[part]
-        p = self.loss.first(self._by_class(margins, len(labels)))
-        p[:, labels, np.arange(len(labels))] -= 1.0
+        own = self._is_class[:, part]
+        p = self.loss.first(self._by_class(margins, own.shape[1]))
+        p -= own
         return p.reshape(margins.shape)
 
+    def at(self, f: Array) -> Evaluation:
+        """Row by row: the scores of all classes in several runs would not stay in the processor's cache."""
+        found = [super(SoftmaxProblem, self).at(row[None]) for row in f]
+        return found[0] if len(found) == 1 else Evaluation(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+    def bends(self, margins: Array) -> Array:
+        some = self._by_class(margins, self.records)[:, :, self._sample]
+        return np.asarray(self.loss.second(some).mean(axis=(1, 2)))
+
     def hessian(self, margins: Array, ridge: float) -> Array:
-        """(C/B) sum_n (diag p - p p') (x) x_n x_n' + ridge I: a d x d block for every pair of classes."""
+        """(C/B) sum_n (diag p - p p') (x) x_n x_n' + ridge I: a d x d block for every pair of classes.
+
+        The p of a record add up to one, so the blocks in a row add up to zero: those of a class with itself need no product.
+        """
         p = self.loss.first(self._by_class(margins, self.records))[0]
-        k, d = self.outputs, self.signed.shape[1]
-        H = np.empty((k, d, k, d))
+        k, d = self.outputs, self.rows.shape[1]
+        H = np.zeros((k, d, k, d))
         for a in range(k):
-            H[a, :, a] = self.gram(self.weight * p[a] * (1.0 - p[a]))
             for b in range(a):
-                H[a, :, b] = -self.gram(self.weight * p[a] * p[b])
-                H[b, :, a] = H[a, :, b]  # symmetric
+                product = self.gram(self.weight * p[a] * p[b])
+                H[a, :, b] = H[b, :, a] = -product
+                H[a, :, a] += product
+                H[b, :, b] += product
         whole = H.reshape(k * d, k * d)
         whole.flat[:: k * d + 1] += ridge
         return whole

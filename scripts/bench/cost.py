@@ -42,9 +42,9 @@ STAR = {
     "algorithm": {"method": "star-admm", "rho": 0.1},
 }
 MANY_FEATURES = {
-    "name": "800 features",
+    "name": "1,200 features",
     "iterations": 8,
-    "data": {"source": "synthetic", "records": 10_000, "features": 800, "train": 0.9},
+    "data": {"source": "synthetic", "records": 10_000, "features": 1200, "train": 0.9},
     "network": {"graph": "ring", "nodes": 5},
     "problem": {"C": 20.0, "rho": 0.22},
     "algorithm": {"method": "admm", "eta": 1.0},

@@ -18,7 +18,10 @@ from pathlib import Path
 
 from common import Row, machine
 
-BENCHMARKS = ("solves", "figure", "ranks", "small_nodes", "recording", "records", "startup", "cost", "disropt_admm")
+BENCHMARKS = (
+    "solves", "problems", "methods", "figure", "ranks", "small_nodes", "recording", "records", "startup", "cost",
+    "disropt_admm",
+)  # fmt: skip
 
 
 def main() -> None:

@@ -34,36 +34,39 @@ Array = np.ndarray
 Step = tuple[Array, Array, Array]  # linear and start (runs, nodes, d), quadratic (nodes)
 
 
-def run_of() -> tuple[list[Array], list[Step]]:
-    """The signed records of every node, and what each data step of the run asks for."""
+CONFIG: dict[str, Any] = {
+    "iterations": 50,
+    "runs": RUNS,
+    "data": {"source": "adult", "train": 40_000},
+    "network": {"graph": "random", "nodes": NODES},
+    "problem": {"C": C, "rho": RHO},
+    "algorithm": {"method": "r-admm", "eta": 1.0, "gamma": 0.5},
+    "privacy": {"perturbation": "objective", "alpha": 1.0},
+}
+
+
+def run_of(config: dict[str, Any]) -> tuple[list[NodeProblem], list[Step]]:
+    """The problems of the nodes, their records dense, and what each data step of the run asks for."""
     steps: list[Step] = []
-    shards: list[Array] = []
+    problems: list[NodeProblem] = []
     original = LocalProblems.argmins
 
     def listening(
         self: LocalProblems, linear: Array, quadratic: Array, start: Array, active: Array | None = None
     ) -> tuple[Array, Array]:
-        if not shards:
-            shards.extend(p.signed.copy() if isinstance(p.signed, np.ndarray) else p.signed.toarray() for p in self)
+        if not problems:
+            for p in self:
+                rows = p.signed.copy() if isinstance(p.signed, np.ndarray) else p.signed.toarray()
+                problems.append(p.with_records(rows, p.targets))
         steps.append((linear.copy(), quadratic.copy(), start.copy()))
         return original(self, linear, quadratic, start, active)
 
     LocalProblems.argmins = listening  # type: ignore[method-assign]
     try:
-        dpadmm_mpi.run(
-            {
-                "iterations": 50,
-                "runs": RUNS,
-                "data": {"source": "adult", "train": 40_000},
-                "network": {"graph": "random", "nodes": NODES},
-                "problem": {"C": C, "rho": RHO},
-                "algorithm": {"method": "r-admm", "eta": 1.0, "gamma": 0.5},
-                "privacy": {"perturbation": "objective", "alpha": 1.0},
-            }
-        )
+        dpadmm_mpi.run(config)
     finally:
         LocalProblems.argmins = original  # type: ignore[method-assign]
-    return shards, steps
+    return problems, steps
 
 
 def relative_residual(X: Array, linear: Array, ridge: float, f: Array) -> float:
@@ -152,9 +155,7 @@ def one_local_solve(clock: Clock, X: Array, quadratic: float) -> None:
     }
 
     def ours() -> Array:
-        problems = LocalProblems(
-            [NodeProblem(X, Logistic(), C, RIDGE)]
-        )  # as a node of a run, with what it makes of its records
+        problems = LocalProblems([NodeProblem(X, Logistic(), C, RIDGE)])  # as a node of a run does
         return problems.argmins(zero[None, None], np.array([quadratic]), zero[None, None])[0][0, 0]
 
     for _ in range(5):
@@ -166,7 +167,8 @@ def one_local_solve(clock: Clock, X: Array, quadratic: float) -> None:
 
 
 def rows(rounds: int) -> list[Row]:
-    shards, steps = run_of()
+    problems, steps = run_of(CONFIG)
+    shards = [problem.signed for problem in problems]
     clock = Clock()
     for k in range(rounds):
         one_round(clock, shards, steps, note=k == 0)

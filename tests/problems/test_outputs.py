@@ -1,11 +1,23 @@
 """Losses of a residual and of several scores: derivatives, exact solves in every way, and agreement with other programs."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import optimize, sparse
 from scipy.special import logsumexp
 
-from dpadmm_mpi.problems import HuberRegression, LeastSquares, LocalProblems, Logistic, Loss, NodeProblem, Softmax, node_problem
+from dpadmm_mpi.problems import (
+    HuberRegression,
+    LeastSquares,
+    LocalProblems,
+    Logistic,
+    Loss,
+    NodeProblem,
+    Softmax,
+    node_problem,
+    quasi_newton,
+)
 from dpadmm_mpi.problems.newton import TOLERANCE
 from dpadmm_mpi.types import Array
 
@@ -94,6 +106,33 @@ def _slopes(loss: Loss, X: Array, y: Array, f: Array) -> Array:
         return np.exp(scores - logsumexp(scores, axis=1, keepdims=True)) - np.eye(K)[y.astype(int)]
     z = (X @ f - y)[:, None]
     return z if isinstance(loss, LeastSquares) else np.clip(z / loss.width, -1.0, 1.0)  # type: ignore[attr-defined]
+
+
+def test_a_solve_starts_from_how_much_the_losses_bend_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise that drives the probabilities to 0 and 1 takes most of the curvature that the kept Hessian has."""
+    rng = np.random.default_rng(6)
+    X, y = records(rng, 900, 20), rng.integers(K, size=900).astype(float)
+    noise = 400.0 * rng.standard_normal((2, K * 20))
+
+    def evaluations() -> int:
+        problem = node_problem(X, Softmax(classes=K), 200.0, RIDGE, targets=y)
+        kept = quasi_newton.references([problem])
+        start = quasi_newton.argmin([problem], kept, noise[:1], np.array([3.0]), np.zeros((1, K * 20))).f
+        count, at = [0], quasi_newton.Objectives.at
+
+        def counted(*arguments: Any) -> Any:
+            count[0] += 1
+            return at(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(quasi_newton.Objectives, "at", counted)
+            found = quasi_newton.argmin([problem], kept, noise.sum(axis=0)[None], np.array([3.0]), start)
+        assert found.residual[0] <= TOLERANCE
+        return count[0]
+
+    few = evaluations()
+    monkeypatch.setattr(quasi_newton, "_BENDS", (1.0, 1.0))
+    assert few < 0.8 * evaluations()
 
 
 def test_large_shards_are_worked_on_in_blocks() -> None:
