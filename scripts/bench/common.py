@@ -20,13 +20,14 @@ PACKAGES = ("dpadmm-mpi", "numpy", "scipy", "h5py", "mpi4py", "scikit-learn")
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of the table: a ratio or a rate, and what it should be; without a target, for comparison."""
+    """One figure of the table: a ratio, mostly, and what it should be; without a target, for comparison."""
 
     benchmark: str
     figure: str
     value: float
     at_least: float | None = None
     at_most: float | None = None
+    is_ratio: bool = True  # of things measured in the same minutes, so that the speed of the machine is not in it
 
     @property
     def target(self) -> str:

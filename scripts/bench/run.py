@@ -1,7 +1,7 @@
 """All benchmarks: ratios against references measured in the same minutes on the same machine.
 
     dpadmm data fetch adult
-    python scripts/bench/run.py [-o FILE.json] [--rounds 3] [NAME ...]
+    python scripts/bench/run.py [-o FILE.json] [--history FILE.jsonl] [--rounds 3] [NAME ...]
 
 Each file beside this one that is named in BENCHMARKS says what it measures. Run it on a machine that does nothing else:
 figures by the wall clock mean nothing otherwise, and the others little.
@@ -16,6 +16,7 @@ import importlib
 import json
 from pathlib import Path
 
+import history
 from common import Row, machine
 
 BENCHMARKS = (
@@ -24,9 +25,10 @@ BENCHMARKS = (
 )  # fmt: skip
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-o", "--output", type=Path, help="write the figures as JSON")
+    parser.add_argument("--history", type=Path, help="append a line; exit with 1 if a figure is worse than before")
     parser.add_argument("--rounds", type=int, default=3, help="of which the medians are taken")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(BENCHMARKS)}; default: all")
     arguments = parser.parse_args()
@@ -43,6 +45,10 @@ def main() -> None:
     figures["rows"] = [vars(row) | {"verdict": row.verdict} for row in table]
     if arguments.output:
         arguments.output.write_text(json.dumps(figures, indent=2) + "\n")
+    worse = history.add(arguments.history, table, figures["machine"]) if arguments.history else []
+    for words in worse:
+        print(f"worse than before: {words}")
+    return 1 if worse else 0
 
 
 def line(row: Row) -> str:
@@ -50,4 +56,4 @@ def line(row: Row) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
