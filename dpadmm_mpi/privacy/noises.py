@@ -53,9 +53,10 @@ class Noise(Options):
 
     def samples(self, rngs: Iterator[Generator], count: int, features: int) -> Array:
         """One vector of unit size from each generator, (count, features); each is gone when the next one comes."""
-        unit = np.empty((count, features))
+        unit, checked = np.empty((count, features)), not is_inside(type(self))
         for k, rng in enumerate(rngs):
-            unit[k] = _checked(self, "sample", self.sample(rng, features), (features,))
+            vector = self.sample(rng, features)
+            unit[k] = _checked(self, "sample", vector, (features,)) if checked else vector
         return unit
 
     @abstractmethod
@@ -126,11 +127,11 @@ class Gamma(Noise):
     def samples(self, rngs: Iterator[Generator], count: int, features: int) -> Array:
         """Gamma(d) times a normal vector of length 1."""
         direction = np.empty((count, features))
-        radius = np.empty((count, 1))
-        for k, rng in enumerate(rngs):
-            rng.standard_normal(out=direction[k])
-            radius[k] = rng.standard_gamma(features)
-        return np.asarray(radius * direction / norms(direction)[:, None])
+        radii = list[float]()
+        for row, rng in zip(direction, rngs, strict=True):
+            rng.standard_normal(out=row)
+            radii.append(rng.standard_gamma(features))
+        return np.asarray(np.array(radii)[:, None] * direction / norms(direction)[:, None])
 
     def scaled(self, unit: Array, parameter: Array) -> Array:
         return unit / parameter[:, None]
