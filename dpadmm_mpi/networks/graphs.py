@@ -5,7 +5,8 @@ networkx is imported only where it draws, on the rank that builds the graph: it 
 
 import random
 from abc import abstractmethod
-from itertools import combinations
+from collections.abc import Collection
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from dpadmm_mpi.config.options import Count, FilePath, Fraction, Options, Place,
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.files import read_text
 from dpadmm_mpi.networks.graph_files import edge_in_line
-from dpadmm_mpi.networks.topology import Topology, components, of_edges
+from dpadmm_mpi.networks.topology import Topology, alone, around_hub, components, of_edges
 from dpadmm_mpi.registry import Registry, is_inside, place_of
 from dpadmm_mpi.rng import Generator, Purpose, generator
 from dpadmm_mpi.types import Ints
@@ -52,9 +53,9 @@ class NamedGraph(Graph):
         return self.nodes
 
 
-def _pairs(graph: Any) -> Ints:
-    """Of a networkx graph on 0..N-1."""
-    return np.array(list(graph.edges()), dtype=np.int64).reshape(-1, 2)
+def _pairs(edges: Collection[tuple[int, int]]) -> Ints:
+    """As an array, (E, 2)."""
+    return np.fromiter(chain.from_iterable(edges), dtype=np.int64, count=2 * len(edges)).reshape(-1, 2)
 
 
 @graphs.register("ring")
@@ -97,13 +98,13 @@ class Grid(NamedGraph):
     """A rectangle, as near to a square as the number of nodes allows."""
 
     def edges(self, rng: Generator) -> Ints:
-        import networkx as nx
-
         n = self.nodes
         rows = max(r for r in range(1, int(n**0.5) + 1) if n % r == 0)
         if rows == 1 and n > 2:
             raise InputError(f"network.nodes: {n} nodes make no grid but a path; choose a number with two factors")
-        return _pairs(nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, n // rows), ordering="sorted"))
+        places = np.arange(n).reshape(rows, -1)
+        down, right = (places[:-1], places[1:]), (places[:, :-1], places[:, 1:])
+        return np.concatenate([np.stack(pair, axis=-1).reshape(-1, 2) for pair in (down, right)])
 
 
 def _draw(rng: Generator) -> int:
@@ -121,8 +122,7 @@ class Random(NamedGraph):
 
     def edges(self, rng: Generator) -> Ints:
         coin = random.Random(_draw(rng))  # a coin for each pair in order, as networkx.gnp_random_graph throws them
-        drawn = [pair for pair in combinations(range(self.nodes), 2) if coin.random() < self.probability]
-        return np.array(drawn, dtype=np.int64).reshape(-1, 2)
+        return _pairs([pair for pair in combinations(range(self.nodes), 2) if coin.random() < self.probability])
 
 
 class DegreeGraph(NamedGraph):
@@ -144,12 +144,25 @@ class Regular(DegreeGraph):
     def edges(self, rng: Generator) -> Ints:
         import networkx as nx
 
+        class EdgesAlone(nx.Graph):  # type: ignore[misc]
+            """What is drawn, without the dictionaries of a graph: they take most of the time and the memory."""
+
+            drawn: Collection[tuple[int, int]] = ()
+
+            def add_nodes_from(self, nodes: object, **_: object) -> None:
+                pass
+
+            def add_edges_from(self, edges: Collection[tuple[int, int]], **_: object) -> None:
+                self.drawn = edges
+
         self._refuse()
         if self.nodes * self.degree % 2:
             raise InputError(
                 f"network.degree: no graph has {self.nodes} nodes of degree {self.degree}; one of the two must be even"
             )
-        return _pairs(nx.random_regular_graph(self.degree, self.nodes, seed=_draw(rng)))
+        graph = EdgesAlone()
+        nx.random_regular_graph(self.degree, self.nodes, seed=_draw(rng), create_using=graph)
+        return _pairs(graph.drawn)
 
 
 @graphs.register("small-world")
@@ -164,7 +177,7 @@ class SmallWorld(DegreeGraph):
         self._refuse()
         if self.degree % 2:
             raise InputError(f"network.degree: found {self.degree}; a small world needs an even number of neighbours")
-        return _pairs(nx.watts_strogatz_graph(self.nodes, self.degree, self.rewiring, seed=_draw(rng)))
+        return _pairs(nx.watts_strogatz_graph(self.nodes, self.degree, self.rewiring, seed=_draw(rng)).edges)
 
 
 @graphs.register("scale-free")
@@ -177,7 +190,7 @@ class ScaleFree(DegreeGraph):
         import networkx as nx
 
         self._refuse()
-        return _pairs(nx.barabasi_albert_graph(self.nodes, self.degree, seed=_draw(rng)))
+        return _pairs(nx.barabasi_albert_graph(self.nodes, self.degree, seed=_draw(rng)).edges)
 
 
 @graphs.register("edges")
@@ -239,7 +252,8 @@ class Hub(NamedGraph):
     """A server or curator without records in the middle, which the nodes talk to; of star and curated methods."""
 
     def edges(self, rng: Generator) -> Ints:
-        return np.array([(i, self.nodes) for i in range(self.nodes)], dtype=np.int64).reshape(-1, 2)
+        everyone = np.arange(self.nodes)
+        return np.column_stack([everyone, np.full_like(everyone, self.nodes)])
 
 
 MOST_NODES_OF: dict[type[Graph], int] = {Complete: 10_000, Random: 10_000}  # every pair of nodes is looked at
@@ -272,9 +286,9 @@ def build(graph: Graph, seed: int) -> Topology:
     if nodes > (most := MOST_NODES_OF.get(type(graph), MOST_NODES)):
         raise InputError(f"network: {nodes:,} nodes, numbered from 0; at most {most:,} are possible here")
     if isinstance(graph, Hub):
-        return Topology((*(((nodes,),) * nodes), tuple(range(nodes))), has_hub=True)
+        return around_hub(nodes)
     if nodes == 1:
-        return Topology(((),))
+        return alone()
     for attempt in range(DRAWS if graph.random else 1):
         edges = _checked(graph, graph.edges(generator(seed, Purpose.GRAPH, iteration=attempt)), nodes)
         topology = of_edges(edges, nodes)

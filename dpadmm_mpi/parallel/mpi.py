@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpadmm_mpi.errors import RunError
-from dpadmm_mpi.networks.topology import Channel
+from dpadmm_mpi.networks.topology import Channel, Lists
 from dpadmm_mpi.parallel.launcher import (
     end_with_the_launcher,
     is_under_launcher,
@@ -111,30 +111,23 @@ class MpiLinks:
 
         rank = comm.Get_rank()
         mine = np.flatnonzero(owner == rank)
-        outgoing: dict[int, set[int]] = {}
-        incoming: dict[int, set[int]] = {}
-        senders = channel.senders
-        for i in mine:
-            for j in channel.receivers[i]:
-                if owner[j] != rank:
-                    outgoing.setdefault(int(owner[j]), set()).add(int(i))
-            for j in senders[i]:
-                if owner[j] != rank:
-                    incoming.setdefault(int(owner[j]), set()).add(j)
-        remote = [node for peer in sorted(incoming) for node in sorted(incoming[peer])]
-        self.known = np.concatenate([mine, np.array(remote, dtype=np.int64)])
-        self.vectors_sent = np.array([sum(int(i) in nodes for nodes in outgoing.values()) for i in mine], dtype=np.int64)
+        incoming, outgoing = _places_by_peer(channel.senders, owner, rank)
+        self.known = np.concatenate([mine, *incoming.values()])
+        self.vectors_sent = np.bincount(
+            np.searchsorted(mine, np.concatenate([mine[:0], *outgoing.values()])), minlength=len(mine)
+        )
         self._own = len(mine)
         self._values = np.empty((len(self.known), width))
         self._receives, start = [], len(mine)
-        for peer in sorted(incoming):
-            stop = start + len(incoming[peer])
+        for peer, nodes in incoming.items():
+            stop = start + len(nodes)
             self._receives.append(comm.Recv_init(self._values[start:stop], source=peer, tag=tag))
             start = stop
-        receivers: dict[tuple[int, ...], list[int]] = {}  # of the same message
-        for peer, nodes in sorted(outgoing.items()):
-            receivers.setdefault(tuple(sorted(nodes)), []).append(peer)
-        self._outboxes = [_Outbox(comm, mine, receivers, width, tag) for _ in range(2)]
+        receivers: dict[bytes, list[int]] = {}  # of the same message
+        for peer, nodes in outgoing.items():
+            receivers.setdefault(nodes.tobytes(), []).append(peer)
+        messages = [(np.searchsorted(mine, outgoing[peers[0]]), peers) for peers in receivers.values()]
+        self._outboxes = [_Outbox(comm, messages, width, tag) for _ in range(2)]
         self._start_all = MPI.Prequest.Startall
         self._spins = spins
 
@@ -159,13 +152,27 @@ class MpiLinks:
 
 
 class _Outbox:
-    def __init__(self, comm: Any, mine: Ints, receivers: dict[tuple[int, ...], list[int]], width: int, tag: int) -> None:
-        self.messages = [(np.searchsorted(mine, nodes), np.empty((len(nodes), width))) for nodes in receivers]
+    def __init__(self, comm: Any, messages: list[tuple[Ints, list[int]]], width: int, tag: int) -> None:
+        """The rows of a message, and who gets it."""
+        self.messages = [(rows, np.empty((len(rows), width))) for rows, _ in messages]
         self.sends = [
             comm.Send_init(buffer, dest=peer, tag=tag)
-            for peers, (_, buffer) in zip(receivers.values(), self.messages, strict=True)
+            for (_, peers), (_, buffer) in zip(messages, self.messages, strict=True)
             for peer in peers
         ]
+
+
+def _places_by_peer(senders: Lists, owner: Ints, rank: int) -> tuple[dict[int, Ints], dict[int, Ints]]:
+    """Places of each other rank that this one hears, and places of this rank that each other one hears, ascending."""
+    receiver, sender = senders.places, senders.numbers
+    heard = (owner[receiver] == rank) & (owner[sender] != rank)
+    hears = (owner[receiver] != rank) & (owner[sender] == rank)
+    return _grouped(owner[sender[heard]], sender[heard]), _grouped(owner[receiver[hears]], sender[hears])
+
+
+def _grouped(peers: Ints, places: Ints) -> dict[int, Ints]:
+    """Each place once."""
+    return {peer: np.unique(places[peers == peer]) for peer in np.unique(peers).tolist()}
 
 
 class MpiGathering:

@@ -155,7 +155,7 @@ class _Links:
         mine, senders = np.flatnonzero(owner == rank.rank), channel.senders
         self._outgoing: dict[int, list[int]] = {}
         incoming: dict[int, set[int]] = {}
-        for row, i in enumerate(mine):
+        for row, i in enumerate(mine.tolist()):
             for peer in sorted({int(owner[j]) for j in channel.receivers[i]} - {rank.rank}):
                 self._outgoing.setdefault(peer, []).append(row)
             for j in senders[i]:

@@ -27,7 +27,7 @@ class GraphMatrices(Struct, frozen=True):
     degree: Array
 
     @classmethod
-    def of(cls, neighbours: tuple[tuple[int, ...], ...]) -> "GraphMatrices":
+    def of(cls, neighbours: Sequence[Sequence[int]]) -> "GraphMatrices":
         N = len(neighbours)
         A = np.zeros((N, N))
         for i, nb in enumerate(neighbours):

@@ -13,7 +13,7 @@ from dpadmm_mpi.methods.decentralised.plan import NetworkMethod, make_plan
 from dpadmm_mpi.methods.nodes import replaced
 from dpadmm_mpi.methods.one_shot.plan import OneShotPlan
 from dpadmm_mpi.networks.metropolis import accelerated
-from dpadmm_mpi.networks.topology import Topology
+from dpadmm_mpi.networks.topology import Topology, alone
 from dpadmm_mpi.privacy.perturbations import NoPerturbation, Objective, Perturbation, Primal
 from dpadmm_mpi.types import Array
 
@@ -83,4 +83,4 @@ class CentralObjective(SingleSolve):
     stands_faults: ClassVar[bool] = False
 
     def arranged(self, topology: Topology, dataset: Dataset[Any]) -> tuple[Topology, Dataset[Any]]:
-        return Topology(((),)), MergedDataset(dataset)
+        return alone(), MergedDataset(dataset)

@@ -30,7 +30,7 @@ def nodes_of(raw: Raw) -> tuple[list[Node], tuple[tuple[int, ...], ...]]:
     """The records as the package deals them, in the oracle's nodes; and the neighbours."""
     plan, dataset = network_plan(raw)
     shards = [shard_of(dataset, i) for i in range(N)]
-    return [Node(dense(shard.X), shard.y, C, RHO, N) for shard in shards], plan.topology.neighbours
+    return [Node(dense(shard.X), shard.y, C, RHO, N) for shard in shards], tuple(plan.topology.neighbours)
 
 
 def matrices(neighbours: tuple[tuple[int, ...], ...]) -> tuple[Array, Array]:
