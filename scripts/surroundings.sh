@@ -14,7 +14,10 @@ chmod 1777 "$scratch" "$scratch/with spaces"
 
 words=(env -u HOME -u LANG LC_ALL=C "TMPDIR=$scratch/with spaces" PYTHONDONTWRITEBYTECODE=1
   "$PWD/.venv/bin/python" -m pytest -q -p no:cacheprovider --numprocesses 0 "$@")
-command -v taskset >/dev/null && words=(taskset -c 0 "${words[@]}")
+if command -v taskset >/dev/null; then
+  first=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//') # of the cores that this process may use
+  words=(taskset -c "$first" "${words[@]}")
+fi
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
   # Somebody else; where nobody else may read the interpreter or the sources, root without its rights, whom nobody knows by number.
   for other in "setpriv --reuid=65534 --regid=65534 --clear-groups" "unshare --user"; do

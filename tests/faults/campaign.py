@@ -30,6 +30,7 @@ CALLS = (
 )  # fmt: skip
 ABSENT = ((errno.EOPNOTSUPP, "flock"), (errno.ENOSYS, "flock"), (errno.EPERM, "link"), (errno.EOPNOTSUPP, "link"),
           (errno.EOPNOTSUPP, "fallocate"), (errno.ENOSYS, "fallocate"), (errno.EPERM, "flock"))  # fmt: skip
+ROOM = 1 << 30  # bytes that the campaign's folder may need
 
 HUB: dict[str, Any] = {"network": {"nodes": 3}}
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -382,7 +383,8 @@ def main() -> None:
     begin = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the table of what was done until then
     fast = Path("/dev/shm")  # where syncing costs nothing
-    folder = Path(tempfile.mkdtemp(prefix="faults-", dir=fast if os.access(fast, os.W_OK) else None))
+    roomy = os.access(fast, os.W_OK) and shutil.disk_usage(fast).free > ROOM
+    folder = Path(tempfile.mkdtemp(prefix="faults-", dir=fast if roomy else None))
     campaign = Campaign(folder, seed)
     try:
         for _ in faults(campaign, ranks="--serial" not in sys.argv):

@@ -146,7 +146,9 @@ def restart_with_shim() -> None:
     if "shim.so" in os.environ.get("LD_PRELOAD", ""):
         return
     library = build(Path(tempfile.mkdtemp(prefix="faults-")))
-    os.environ |= {"LD_PRELOAD": str(library), "OPENBLAS_NUM_THREADS": "1"}
+    # By its name alone: LD_PRELOAD is divided at spaces, which the path of a temporary folder may have.
+    folders = f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
+    os.environ |= {"LD_PRELOAD": library.name, "LD_LIBRARY_PATH": folders, "OPENBLAS_NUM_THREADS": "1"}
     os.execv(sys.executable, sys.orig_argv)
 
 
