@@ -1,12 +1,14 @@
 """One node's objective O_i (docs/mathematics.md, section 1) and the exact argmin of it plus linear and quadratic terms."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.newton import TOLERANCE, Point, conjugate_gradients, minimise
+from dpadmm_mpi.problems.pair_products import PairProducts, dense_grams, pair_products
 from dpadmm_mpi.problems.records import Records, as_records, blocks, without_zeros
 from dpadmm_mpi.problems.regularisers import SmoothRegulariser
 from dpadmm_mpi.types import Array, Matrix
@@ -81,6 +83,7 @@ class NodeProblem:
     def _divide(self, rows: Records) -> None:
         self.rows = rows
         self._blocks = blocks(rows)
+        self.__dict__.pop("_pair_products", None)
 
     @property
     def stays_in_cache(self) -> bool:
@@ -185,6 +188,29 @@ class NodeProblem:
         H = self.gram(self.weight * self.loss.second(margins))
         H.flat[:: len(H) + 1] += ridge
         return np.asarray(H)
+
+    def hessians(self, margins: Array) -> Array:
+        """The same at many points, (points, features, features), without a ridge."""
+        k, d = self.outputs, self.rows.shape[1]
+        bends = self.weight * np.stack([self.curvatures(each) for each in margins])
+        H = np.empty((len(margins), k, d, k, d))
+        for a in range(k):
+            for b in range(a + 1):
+                grams = self._grams(np.ascontiguousarray(bends[..., a, b]))
+                if grams is None:
+                    return np.stack([self.hessian(each, 0.0) for each in margins])
+                H[:, a, :, b] = H[:, b, :, a] = grams
+        return H.reshape(len(H), k * d, k * d)
+
+    def _grams(self, weights: Array) -> Array | None:
+        """sum_n w_n x_n x_n' for every row of weights; None: each by itself is faster."""
+        if self._pair_products is not None:
+            return self._pair_products.grams(weights)
+        return dense_grams(self.signed, weights) if isinstance(self.signed, np.ndarray) else None
+
+    @cached_property
+    def _pair_products(self) -> PairProducts | None:
+        return pair_products(self.signed) if isinstance(self.signed, np.ndarray) else None
 
     def curvatures(self, margins: Array) -> Array:
         """Hessians of the loss in the outputs of each record, (records, outputs, outputs)."""

@@ -74,6 +74,32 @@ def test_derivatives_are_those_of_the_value(loss: Loss, storage: str) -> None:
     assert (np.diag(H) - RIDGE <= problem.curvature_bounds() * (1 + 1e-12)).all()
 
 
+# Records, features, share of zeros, points: products of sparse records that are kept, of dense ones in blocks, one by one.
+MANY_POINTS = {"sparse": (300, 30, 0.9, 4), "blocks": (6000, 10, 0.0, 12), "one by one": (6000, 12, 0.0, 2)}
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("way", MANY_POINTS)
+def test_hessians_at_many_points(loss: Loss, way: str) -> None:
+    """Written out, with records of different lengths and one that is empty."""
+    B, d, zeros, points = MANY_POINTS[way]
+    rng = np.random.default_rng(4)
+    X, y = rng.standard_normal((B, d)) * (rng.random((B, d)) >= zeros), targets(loss, rng, B)
+    X[7] = 0.0
+    problem = node_problem(X, loss, C, RIDGE, targets=y)
+    f = 0.3 * rng.standard_normal((points, problem.features))
+    for H, at in zip(problem.hessians(problem.margins(f)), f, strict=True):
+        if isinstance(loss, Softmax):
+            scores = X @ at.reshape(K, -1).T
+            p = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
+            bends = p[:, :, None] * (np.eye(K) - p[:, None, :])
+        else:
+            inside = np.abs(X @ at - y) < (np.inf if isinstance(loss, LeastSquares) else loss.width)  # type: ignore[attr-defined]
+            bends = (inside / (1.0 if isinstance(loss, LeastSquares) else loss.width))[:, None, None]  # type: ignore[attr-defined]
+        expected = C / B * np.einsum("nab,ni,nj->aibj", bends, X, X, optimize=True).reshape(H.shape)
+        np.testing.assert_allclose(H, expected, atol=1e-13 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("runs", [1, 5])

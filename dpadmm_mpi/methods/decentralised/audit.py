@@ -7,7 +7,7 @@ data step, the totals and their distribution over the runs are compared with wha
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ from dpadmm_mpi.methods.decentralised.plan import NetworkPlan
 from dpadmm_mpi.privacy.account import accounts_of_parts
 from dpadmm_mpi.privacy.noises import CorrelatedGaussian, lacking_for_audit
 from dpadmm_mpi.privacy.perturbations import DataStepPerturbation
-from dpadmm_mpi.problems.objective import DENSE_HESSIAN
+from dpadmm_mpi.problems.objective import DENSE_HESSIAN, NodeProblem
 from dpadmm_mpi.registry import is_inside, place_of
 from dpadmm_mpi.types import Array, Ints
 
@@ -219,6 +219,10 @@ class NodeView:
         """C/B, of one record."""
         return self.transcript.plan.releases.C / len(self.rows)
 
+    @cached_property
+    def problem(self) -> NodeProblem:
+        return self.transcript.plan.problem(self.rows, self.targets)
+
     def examined(self, request: AuditRequest, candidates: int, checks: "list[StepCheck]") -> tuple[Array, Array]:
         """(losses of every run, data step and neighbour; noise of every run and data step).
 
@@ -262,7 +266,7 @@ class NodeView:
         assert isinstance(perturbation, DataStepPerturbation)
         assert plan.releases.noise is not None
         before = transcript.history[t - 1]
-        problem = plan.problem(self.rows, self.targets)
+        problem = self.problem
         linear, quadratic = penalty_of(plan.method, node, before, t, np.zeros_like(before.primal))
         linear, penalty = linear[runs, i], _common(quadratic, runs, i)
         f = argmin_behind(plan.method, node, before, transcript.history[t].primal, t)[runs, i]

@@ -26,7 +26,6 @@ from dpadmm_mpi.problems.strategies import is_small
 from dpadmm_mpi.types import Array, Ints
 
 STACK = 1 << 20  # numbers of records that are worked on together
-FEW_NUMBERS = 1 << 12  # of a node's records, up to which a call of numpy costs more than the arithmetic
 MARGINS = np.unique(np.concatenate([np.linspace(-40.0, 40.0, 4001), np.linspace(-3.0, 3.0, 6001)]))
 
 
@@ -321,14 +320,7 @@ def argmins(problem: NodeProblem, pairs: Pairs, linear: Array, quadratic: float,
 
 def _hessians(problem: NodeProblem, f: Array, ridge: float) -> Array:
     """At every row of f, (R, d, d)."""
-    rows = np.asarray(problem.signed)
-    margins = SomeRecords(problem, rows, problem.targets).margins(f) if problem.outputs == 1 else problem.margins(f)
-    if rows.size > FEW_NUMBERS or problem.outputs > 1:
-        H = np.stack([problem.hessian(some, 0.0) for some in margins])
-    else:
-        weights = problem.weight * problem.loss.second(margins)
-        H = np.concatenate([rows.T @ (weights[part, :, None] * rows) for part in _parts(len(f), STACK // rows.size)])
-    diagonal = np.arange(f.shape[1])
+    H, diagonal = problem.hessians(problem.margins(f)), np.arange(f.shape[1])
     H[:, diagonal, diagonal] += ridge + problem.rest_curvature(f)
     return H
 
