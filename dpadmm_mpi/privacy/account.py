@@ -39,7 +39,8 @@ class Account:
     delta: float | None = None  # None: a pure bound
     label: str = ""  # in tables and legends
     column: str = ""
-    details: Mapping[str, str | float] = field(default_factory=dict)  # further attributes: which proof, a summary
+    details: Mapping[str, str | float] = field(default_factory=dict)  # further attributes, as which proof it is
+    summary: Callable[[], Mapping[str, float]] = dict  # and those that take their time: made when the account is recorded
     profile: "Profile | None" = None  # of the worst node after the last iteration: delta over epsilon, Renyi divergences
     run_values: Array | None = None  # (runs, T+1, N) where runs differ; the largest of them are in node_values
 
@@ -66,10 +67,6 @@ class AccountKind(Options, Generic[R]):
     @abstractmethod
     def compute(self, releases: R, delta: float) -> Account:
         """The account of a run."""
-
-    def total(self, releases: R, delta: float) -> float:
-        """The worst node's, at the end, as `compute` has it."""
-        return float(self.compute(releases, delta).values[-1])
 
     def of_runs(self, releases: R) -> Array | None:
         """Of each node in each run, (runs, T+1, N), where that is cheap for any number of runs; None: it is not."""
@@ -209,7 +206,7 @@ def _not_above(kind: AccountKind[Any], releases: R, target: float, delta: float)
 def _total(kind: AccountKind[Any], releases: Releases, delta: float) -> float:
     """Of the worst node in the worst run."""
     parts = [releases] if (by_run := releases.by_run()) is None else by_run.parts
-    return max(kind.total(part, delta) for part in parts)
+    return max(float(kind.compute(part, delta).values[-1]) for part in parts)
 
 
 def _calibrated_by_run(releases: R, by_run: ByRun[R], kind: AccountKind[Any], target: float, delta: float) -> R:
@@ -217,7 +214,7 @@ def _calibrated_by_run(releases: R, by_run: ByRun[R], kind: AccountKind[Any], ta
     first, *others = by_run.parts
     found, basis = kind.calibrate(first, target, delta), first
     for part in others:
-        if kind.total(part.as_calibrated(basis, found), delta) > target:
+        if _total(kind, part.as_calibrated(basis, found), delta) > target:
             found, basis = kind.calibrate(part, target, delta), part
     return releases.as_calibrated(basis, found)
 

@@ -27,6 +27,7 @@ FINE = 200  # cells of one step's law for its standard deviation; it is rounded 
 COARSE = 16  # cells of the sums for the standard deviation of a step; mass is split between two of them
 LARGEST_GRID = 1 << 18  # points of a sum
 TILTS = np.geomspace(1e-4, 4.0, 40)  # of Chernoff's bound, in cells
+NEGLIGIBLE = -700.0  # exponent below which exponentials are slow, and rounded up
 SLOPES = np.geomspace(1e-2, 1e7, 400)  # lambda of the hinges that are tried
 
 
@@ -419,9 +420,12 @@ def _half(law: RandomLoss, c: float, atoms: Atoms, orders: Array) -> Array:
 
 
 def _log_sum(orders: Array, values: Array, probability: Array) -> Array:
-    exponent = orders[:, None] * values[None, :]
-    largest = exponent.max(axis=1, keepdims=True)
-    return np.asarray(np.log(np.exp(exponent - largest) @ probability) + largest[:, 0])
+    """For orders above 0. In one place: fresh memory costs more than the exponentials."""
+    largest = orders * values.max()
+    terms = np.multiply.outer(orders, values)
+    terms -= largest[:, None]
+    np.maximum(terms, NEGLIGIBLE, out=terms)
+    return np.asarray(np.log(np.exp(terms, out=terms) @ probability) + largest)
 
 
 def epsilon_of_moments(spent: Array, orders: Array, delta: float) -> Array:

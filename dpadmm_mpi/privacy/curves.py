@@ -120,22 +120,19 @@ class LossSteps:
             values = np.minimum(values, moments)
         return Epsilons(values, proofs)
 
-    def last_epsilon(self, delta: float, by_convolution: bool) -> Array:
-        """After the last data step of each node, (N,), by one way: never below `epsilon` with that way."""
+    def last_epsilon(self, delta: float, nodes: Ints, by_convolution: bool) -> Array:
+        """After the last data step of some nodes, by one way: never below `epsilon` with that way."""
         if self.inexact is not None:
-            return np.asarray(self.epsilon(delta).values[-1])
-        pure = _pure_epsilon(self.pure.sum(axis=0), delta)
+            return np.asarray(self.epsilon(delta).values[-1, nodes])
+        pure = _pure_epsilon(self.pure.sum(axis=0)[nodes], delta)
         if self.law is None:
             return pure
-        chosen, place = self._different_nodes
-        size = self.size[:, chosen]
         if self._is_gaussian:
-            values = gaussian_epsilon(np.sqrt(np.sum(size**2, axis=0)), delta)
-        elif by_convolution:
-            values = np.array([self._composed(int(node), delta, every_step=False)[-1] for node in chosen])
-        else:
-            values = self._moments(size, self.determinant[:, chosen], delta)[-1]
-        return np.minimum(pure, values[place])
+            return np.minimum(pure, gaussian_epsilon(np.sqrt(np.sum(self.size[:, nodes] ** 2, axis=0)), delta))
+        if by_convolution:
+            return np.minimum(pure, [self._composed(int(node), delta, every_step=False)[-1] for node in nodes])
+        chosen, place = self._different_nodes
+        return np.minimum(pure, self._moments(self.size[:, chosen], self.determinant[:, chosen], delta)[-1, place[nodes]])
 
     @property
     def _is_gaussian(self) -> bool:
@@ -219,11 +216,10 @@ class LossSteps:
             return PrivacyCurve(proofs)
         if self.on_release and not np.isnan(mu := self.law.as_one(self.size[:upto, node])):
             return PrivacyCurve([*proofs, GaussianProof(mu)])
-        (total, shift), *_ = self._totals(node, upto, every_step=False)
         slopes, rests = zip(*(self.law.growth(c) for c in self.size[:upto, node].tolist()), strict=True)
         growth = (sum(slopes), sum(rests) + float(self.determinant[:upto, node].sum()))
         moments = Moments(lambda orders: self.log_moments(node, upto, orders), growth)
-        return PrivacyCurve([*proofs, Convolution(total, shift), moments])
+        return PrivacyCurve([*proofs, Convolution(lambda: next(self._totals(node, upto, every_step=False))), moments])
 
     def _inexact_curve(self, node: int, upto: int, mu: float) -> "PrivacyCurve":
         main = replace(self, inexact=None).curve(node, upto)
@@ -310,16 +306,21 @@ class GaussianProof(Proof):
 
 @dataclass(frozen=True)
 class Convolution(Proof):
-    """The law of the sum, and a number to be added."""
+    """The law of the sum, and a number to be added; made when somebody asks."""
 
-    total: Composed | MeanOfSums
-    shift: float
+    make: Callable[[], tuple[Composed | MeanOfSums, float]]
+
+    @cached_property
+    def _made(self) -> tuple[Composed | MeanOfSums, float]:
+        return self.make()
 
     def delta(self, epsilon: Array) -> Array:
-        return self.total.delta(epsilon - self.shift)
+        total, shift = self._made
+        return total.delta(epsilon - shift)
 
     def epsilon(self, delta: float) -> float:
-        return self.total.epsilon(delta) + self.shift
+        total, shift = self._made
+        return total.epsilon(delta) + shift
 
 
 @dataclass(frozen=True)
@@ -413,6 +414,16 @@ class PrivacyCurve:
             if isinstance(proof, GaussianProof):
                 return proof.mu**2 / 2.0
         orders = 1.0 + np.concatenate([np.geomspace(1e-4, 1.0, 200), np.geomspace(1.0, 2000.0, 400)[1:]])
-        values = self.renyi(orders)
-        far = min(proof.growth[0] + proof.growth[1] / orders[-1] for proof in self.proofs)
-        return float(max(values[0], np.max(values[1:] / orders[:-1]), far))
+        low, high = np.array([0]), np.array([len(orders) - 1])
+        values = np.full(len(orders), np.nan)
+        values[[0, -1]] = self.renyi(orders[[0, -1]])
+        largest = max(values[0], min(proof.growth[0] + proof.growth[1] / orders[-1] for proof in self.proofs))
+        while len(low):  # halves of ranges of orders, but for those where the bound by their ends is not above the largest
+            bound, narrow = values[high] / orders[low], high == low + 1
+            largest = max(largest, np.max(bound[narrow], initial=0.0))
+            wide = ~narrow & (bound > largest)
+            low, high = low[wide], high[wide]
+            middle = (low + high) // 2
+            values[middle] = self.renyi(orders[middle])
+            low, high = np.append(low, middle), np.append(middle, high)
+        return float(largest)

@@ -78,18 +78,21 @@ def survival(loss: Array, c: float, features: int, subspace: int, few: bool = Fa
         return (loss < c).astype(np.float64)
     u, weight = _radius_cells(features, few)
     with np.errstate(over="ignore"):  # far below every cosine
-        x = (loss / c)[:, None] + ((loss**2 - c**2) / (2.0 * c))[:, None] / u[None, :]
+        x = ((loss**2 - c**2) / (2.0 * c))[:, None] / u[None, :]
+    x += (loss / c)[:, None]  # and so on in one place: there are millions of these numbers in an account
     tail = _share_tail(x, features, subspace) if subspace else _cosine_tail(x, features)
     tail[loss >= c] = 0.0
     return np.asarray(tail @ weight)
 
 
 def _share_tail(x: Array, features: int, subspace: int) -> Array:
-    """P(b > x) for the share b of a uniform direction's length that lies in a subspace."""
-    share = np.clip(x, 0.0, 1.0)
+    """P(b > x) for the share b of a uniform direction's length that lies in a subspace; it takes the place of x."""
+    share = np.clip(x, 0.0, 1.0, out=x)
     if subspace == 2:
-        return np.asarray((1.0 - share**2) ** ((features - 2) / 2.0))
-    return _share_table(features, subspace)[np.floor(share * COSINES).astype(np.int64)]  # rounded down to the table's grid
+        np.square(share, out=x)
+        return np.asarray(np.power(np.subtract(1.0, x, out=x), (features - 2) / 2.0, out=x))
+    x *= COSINES
+    return _looked_up(_share_table(features, subspace), x)
 
 
 @lru_cache(maxsize=8)
@@ -100,11 +103,18 @@ def _share_table(features: int, subspace: int) -> Array:
 
 
 def _cosine_tail(x: Array, features: int) -> Array:
-    """P(b > x) for the cosine b between a fixed and a uniform direction; x is rounded down to the table's grid."""
+    """P(b > x) for the cosine b between a fixed and a uniform direction; it takes the place of x."""
     if features == 1:
         return np.where(x < -1.0, 1.0, np.where(x < 1.0, 0.5, 0.0))
-    place = np.floor((np.clip(x, -1.0, 1.0) + 1.0) * (COSINES / 2)).astype(np.int64)
-    return _cosine_table(features)[place]
+    np.clip(x, -1.0, 1.0, out=x)
+    x += 1.0
+    x *= COSINES / 2
+    return _looked_up(_cosine_table(features), x)
+
+
+def _looked_up(table: Array, place: Array) -> Array:
+    """Values of a table at places that are rounded down, which they take the place of."""
+    return np.take(table, place.astype(np.int64), out=place, mode="clip")
 
 
 @lru_cache(maxsize=8)

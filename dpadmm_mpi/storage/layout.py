@@ -173,7 +173,7 @@ class LogFile:
         plan, rows = self._plan, self._plan.recorded
         kinds = kinds_for(plan.releases)
         for account in plan.accounts:
-            nodes = f"node_{account.name}"
+            nodes, details = f"node_{account.name}", {**account.details, **account.summary()}
             self._dataset(f"privacy/{account.name}", account.values[rows], ("iteration",), f"{account.title}, max over nodes")
             self._dataset(f"privacy/{nodes}", account.node_values[rows], ("iteration", "node"), f"{account.title} of each node")
             for name in (account.name, nodes):
@@ -181,7 +181,7 @@ class LogFile:
                 attributes.update(
                     {"theorem": account.theorem, "neighbouring_relation": account.neighbours, "proven": account.proven}
                 )
-                attributes.update(account.details)
+                attributes.update(details)
                 if account.delta is not None:
                     attributes["delta"] = account.delta
                 kind = kinds.get(account.name)

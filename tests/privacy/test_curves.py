@@ -217,7 +217,7 @@ def test_gaussian_noise_on_the_release_is_dp_accountings(sigma: float) -> None:
     theirs = GaussianPrivacyLoss(1.0, sensitivity=mu)
     exact = optimize.brentq(lambda e: theirs.get_delta_for_epsilon(e) / 1e-5 - 1, 0, 200, xtol=1e-14, rtol=1e-14)
     assert epsilon == pytest.approx(exact, rel=1e-9)
-    assert ledger(r)["epsilon"].details["zcdp_rho"] == pytest.approx(mu**2 / 2, rel=1e-12)
+    assert ledger(r)["epsilon"].summary()["zcdp_rho"] == pytest.approx(mu**2 / 2, rel=1e-12)
     assert np.isinf(ledger(r)["bound"].values[-1])
 
 

@@ -51,7 +51,11 @@ INEXACT = (
     "; and in every data step a Gaussian mechanism of sensitivity 2 tau/mu and deviation s, mu = rho/N + 2 eta V, for solves "
     "that end at a gradient of norm tau (algorithm.tolerance), released with noise N(0, s^2 I) (privacy.release_std)"
 )
-CALIBRATION = 1e-4  # relative, of the noise's parameter, where it is found by bisection
+CALIBRATION = 1e-4  # relative, of the noise's parameter: how fine the grid is that it is found on
+LARGEST_STEP = 2.0  # of its logarithm
+MOST_GUESSES = 12  # by straight lines, before bisection has to do
+
+Total = Callable[[NetworkReleases, Ints], Array]  # what some of the nodes lose
 
 
 def paper_cost(r: NetworkReleases) -> StepCost:
@@ -281,9 +285,9 @@ class Tight(PureAccount):
         return tight_totals(r)
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
-        """The totals grow with the size of the loss: bisection to the last bits, from below."""
+        """The totals grow with the size of the loss; met to the last bits, from below."""
         refuse_calibration(releases, pure=True)
-        return met(releases, target, lambda r: tight_totals(r).sum(axis=0), exactly=True)
+        return met(releases, target, lambda r, nodes: tight_totals(r).sum(axis=0)[nodes], by_itself=False, exactly=True)
 
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
@@ -305,18 +309,25 @@ class Epsilon(NetworkAccount):
     def compute(self, releases: NetworkReleases, delta: float) -> Account:
         r = releases
         values, proof = _epsilon(r, delta)
-        details: dict[str, str | float] = {"proof": proof}
         steps = loss_steps(r)
         curve = steps.curve(int(values[-1].argmax())) if steps is not None else None
-        if curve is not None and r.noise is not None and not has_pure_loss(r.noise):
-            details["zcdp_rho"] = curve.zcdp()
-        title = f"epsilon at delta = {delta:g}"
-        words = _words(r) + (INEXACT if r.tolerance else "") + ("" if r.worth is None else CORRELATED)
-        return Account("epsilon", title, values, words, not unaccounted(r), NEIGHBOURS, delta, details=details, profile=curve)
 
-    def total(self, releases: NetworkReleases, delta: float) -> float:
-        """Without the curve."""
-        return float(epsilon(releases, delta)[-1].max())
+        def summary() -> dict[str, float]:
+            impure = r.noise is not None and not has_pure_loss(r.noise)
+            return {"zcdp_rho": curve.zcdp()} if curve is not None and impure else {}
+
+        return Account(
+            "epsilon",
+            f"epsilon at delta = {delta:g}",
+            values,
+            _words(r) + (INEXACT if r.tolerance else "") + ("" if r.worth is None else CORRELATED),
+            not unaccounted(r),
+            NEIGHBOURS,
+            delta,
+            details={"proof": proof},
+            summary=summary,
+            profile=curve,
+        )
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
         """Epsilon grows with the size of the loss and is met to CALIBRATION."""
@@ -324,12 +335,12 @@ class Epsilon(NetworkAccount):
         steps = loss_steps(releases)
         by_convolution = steps is not None and steps.composable
 
-        def total(r: NetworkReleases) -> Array:
+        def total(r: NetworkReleases, nodes: Ints) -> Array:
             steps = loss_steps(r)
             assert steps is not None
-            return steps.last_epsilon(delta, by_convolution)
+            return steps.last_epsilon(delta, nodes, by_convolution)
 
-        return met(releases, target * (1.0 - 1e-9), total, exactly=False)
+        return met(releases, target * (1.0 - 1e-9), total, by_convolution, exactly=False)
 
 
 def _words(r: NetworkReleases) -> str:
@@ -353,37 +364,84 @@ def refuse_calibration(r: NetworkReleases, pure: bool) -> None:
         raise InputError(f'privacy.target_account: the noise "{name}" has no pure bound; choose "epsilon"')
 
 
-def met(r: NetworkReleases, target: float, total: Callable[[NetworkReleases], Array], exactly: bool) -> NetworkReleases:
-    """The same releases with the largest losses, in the shape that they have, whose totals, (N,), are at most the target.
+def met(r: NetworkReleases, target: float, total: Total, by_itself: bool, exactly: bool) -> NetworkReleases:
+    """The same releases with the largest losses, in the shape that they have, whose totals are at most the target.
 
-    A node that another one exceeds in every size and determinant is not the worst one, so only the others are looked at.
+    A node that another one exceeds in every size and determinant is not the worst one, so only the others are looked at: one
+    after the other, if each has a total `by_itself`.
     """
     assert r.noise is not None
     exponent = float(r.noise.exponent)
     shift = paper_cost(r).shift * np.ones_like(r.eta)
-    unit = target / r.noise.size(shift, r.strength).sum(axis=0).max()
+    size = r.noise.size(shift, r.strength)
+    unit = target / size.sum(axis=0).max()
+    chosen = undominated(np.vstack([size, determinant(r), r.inexact_shift]))
+    few = r.of_nodes(chosen)
 
     def scaled(strength: float, of: NetworkReleases = r) -> NetworkReleases:
         return replace(of, parameter=of.parameter * (strength * unit) ** exponent)
 
-    few = r.of_nodes(undominated(np.vstack([r.noise.size(shift, r.strength), determinant(r), r.inexact_shift])))
     _refuse_target(determinant(r).sum(axis=0), target, r)
-    if r.tolerance and total(scaled(1e-12, few)).max() >= target:
+    everyone = np.arange(few.nodes)
+    if r.tolerance and total(scaled(1e-12, few), everyone).max() >= target:
         raise InputError(
             f"privacy.target: {target:g} cannot be met: the inexact solves alone cost as much; raise the target or "
             "privacy.release_std, or lower algorithm.tolerance"
         )
-    low, high = 1.0, 1.0
-    while total(scaled(low, few)).max() > target:
-        low, high = low / 2.0, low
-    while high == low or total(scaled(high, few)).max() <= target:
-        low, high = (high, 2.0 * high) if high > low else (low, 2.0 * low)
+    largest_first = np.argsort(-size[:, chosen].sum(axis=0), kind="stable")
+    found = np.inf
+    for nodes in largest_first[:, None] if by_itself else [everyone]:
+
+        def spent(strength: float, of: Ints = nodes) -> float:
+            return float(total(scaled(strength, few), of).max())
+
+        found = largest_within(spent, target, found, exactly)
+    return scaled(found)
+
+
+def largest_within(spent: Callable[[float], float], target: float, most: float, exactly: bool) -> float:
+    """The largest strength, up to `most`, at which something that grows with it is at most the target.
+
+    It is one of a grid: powers of two, and what bisection makes of the range between two of them. Where the total reaches the
+    target is guessed from what has been asked so far, and then both ends of that cell of the grid are asked.
+    """
+    low, high, asked = 0.0, np.inf, 1.0 if np.isinf(most) else most
+    logs: list[tuple[float, float]] = []
+    while True:
+        value = spent(asked)
+        low, high = (asked, high) if value <= target else (low, asked)
+        if low == most:
+            return low
+        logs.append((np.log(asked), np.log(max(value, 1e-300) / target)))
+        cell = _cell(_crossing(logs, low, high), exactly)
+        if cell == (low, high):
+            return low
+        asked = cell[1] if cell[0] == low else cell[0]
+
+
+def _crossing(logs: list[tuple[float, float]], low: float, high: float) -> float:
+    """Where the line through the last two points is 0, on a logarithmic scale; or, if that says nothing, somewhere between."""
+    before, (x, y) = [(logs[0][0] - 1.0, logs[0][1] - 1.0), *logs][-2:]
+    if len(logs) < MOST_GUESSES and y != before[1]:
+        step = y * (x - before[0]) / (y - before[1])
+        guess = float(np.exp(x - np.clip(step, -LARGEST_STEP, LARGEST_STEP)))
+        if low < guess < high:
+            return guess
+    if low == 0.0:
+        return high / 2.0
+    return 2.0 * low if np.isinf(high) else min(float(np.sqrt(low * high)), float(np.nextafter(high, 0.0)))
+
+
+def _cell(x: float, exactly: bool) -> tuple[float, float]:
+    """The cell of the grid that x lies in."""
+    low = 2.0 ** np.floor(np.log2(x))
+    high = 2.0 * low
     while high > low * (1.0 + (4e-16 if exactly else CALIBRATION)):
-        middle = float(np.sqrt(low * high)) if not exactly else (low + high) / 2.0
+        middle = (low + high) / 2.0 if exactly else float(np.sqrt(low * high))
         if not low < middle < high:
             break
-        low, high = (middle, high) if total(scaled(middle, few)).max() <= target else (low, middle)
-    return scaled(low)
+        low, high = (middle, high) if middle <= x else (low, middle)
+    return low, high
 
 
 def _refuse_target(fixed: Array, target: float, r: NetworkReleases) -> None:
