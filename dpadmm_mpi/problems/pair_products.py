@@ -1,7 +1,8 @@
 """X' diag(w) X of one node's records for many weightings w: the Hessians of many runs.
 
 One weighting by itself is BLAS's business (records.py). Many of them share the products of every two features of a record, and
-their matrices are one product of the weightings with these. That pays where records have few features, or few that are not zero.
+their matrices are one product of the weightings with these. That pays where records have few features, or few that are not
+zero.
 """
 
 from dataclasses import dataclass
