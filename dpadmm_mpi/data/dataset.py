@@ -1,7 +1,8 @@
 """A configuration's data: sizes and addresses on rank 0; shards by address on any rank."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from msgspec import Struct
 from dpadmm_mpi.data import synthetic
 from dpadmm_mpi.data.partitions import PARTITION_HEADER, TEST
 from dpadmm_mpi.data.records import SIGNS, Target
-from dpadmm_mpi.data.shard import Shard
+from dpadmm_mpi.data.shard import Shard, portions
 from dpadmm_mpi.data.statistics import Counting, Statistics
 from dpadmm_mpi.data.store import Store
 from dpadmm_mpi.rng import Purpose
@@ -22,6 +23,9 @@ STATISTICS_NUMBERS = 1 << 26  # features times records up to which the nodes' me
 STATISTICS_MADE = 1 << 20  # ... of synthetic records, which have to be made for it
 STATISTICS_BLOCK = 1 << 20  # numbers at a time
 
+PORTION = 1 << 20  # numbers of many small shards that are read at a time,
+PASSES = 16  # or more, so that no more passes over the store are needed
+
 A = TypeVar("A")  # an address: what a loader needs to make a node's shard; small
 A_in = TypeVar("A_in", contravariant=True)
 
@@ -30,6 +34,12 @@ class Loader(Protocol[A_in]):
     """Small and picklable: makes a shard of its address on any rank."""
 
     def shard(self, address: A_in) -> Shard: ...
+
+
+def shards_of(loader: Loader[A], addresses: Sequence[A]) -> Iterator[Shard]:
+    """The shards in the order of their addresses; a loader may have a faster way to make many of them."""
+    many: Callable[[Sequence[A]], Iterator[Shard]] | None = getattr(loader, "shards", None)
+    return map(loader.shard, addresses) if many is None else many(addresses)
 
 
 class TestSet(Protocol):
@@ -144,6 +154,12 @@ class SyntheticLoader(Struct, frozen=True):
             return synthetic.records(self.seed, self.features, size, node)
         return synthetic.records_by_label(self.seed, self.features, positive, size - positive, node)
 
+    def shards(self, addresses: Sequence[tuple[int, int, int | None]]) -> Iterator[Shard]:
+        if not addresses or addresses[0][2] is not None:
+            return map(self.shard, addresses)
+        nodes, counts = np.array([address[:2] for address in addresses]).T
+        return synthetic.records_of_nodes(self.seed, self.features, nodes, counts)
+
 
 class SyntheticDataset(Struct, frozen=True):
     """Records are numbered node after node, the test records last."""
@@ -206,6 +222,21 @@ class StoreLoader(Struct, frozen=True):
 
     def shard(self, address: Ints) -> Shard:
         return self.store.read(address)
+
+    def shards(self, addresses: Sequence[Ints]) -> Iterator[Shard]:
+        """Those of many small nodes by a few passes over the store."""
+        sizes = np.array([len(address) for address in addresses], dtype=np.int64) * self.store.meta.features
+        for some in portions(sizes, max(PORTION, int(sizes.sum()) // PASSES)):
+            if some.stop - some.start == 1:
+                yield self.store.read(addresses[some.start])
+                continue
+            rows = np.concatenate(addresses[some])
+            ascending = np.argsort(rows)
+            place = np.empty_like(ascending)
+            place[ascending] = np.arange(len(rows))
+            records, ends = self.store.read(rows[ascending]), np.cumsum([0, *map(len, addresses[some])])
+            for first, last in pairwise(ends.tolist()):
+                yield records.rows(place[first:last])
 
 
 class StoredDataset(Struct, frozen=True, dict=True):

@@ -1,5 +1,7 @@
 """The records of one node."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from msgspec import Struct
 
@@ -32,6 +34,16 @@ class Shard(Struct, frozen=True):
         else:
             np.multiply(self.X.data, np.repeat(self.y, np.diff(self.X.indptr)), out=self.X.data)
         return self.X
+
+
+def portions(sizes: Ints, most: int) -> Iterator[slice]:
+    """Of nodes with shards of these sizes, as many as have no more than `most` together, at least one."""
+    ends, first = np.cumsum(sizes), 0
+    while first < len(sizes):
+        before = int(ends[first] - sizes[first])
+        last = max(first + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield slice(first, last)
+        first = last
 
 
 def row_norms(X: Matrix) -> Array:

@@ -5,17 +5,21 @@ in [0, 1], rows scaled to norm at most 1, about a quarter of the labels positive
 1 / (1 + exp(-(SHARPNESS w.x + OFFSET))), so the classifier w is known and the labels are noisy.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
 import numpy as np
 
-from dpadmm_mpi.data.shard import Shard, row_norms
+from dpadmm_mpi.data.shard import Shard, portions, row_norms
 from dpadmm_mpi.errors import InputError
-from dpadmm_mpi.rng import Generator, Purpose, generator
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.rng import Generator, Purpose, generator, generators
+from dpadmm_mpi.types import Array, Ints
 
 ADULT_GROUPS = (8, 16, 7, 14, 6, 5, 2, 41)  # categories of Adult's categorical attributes; 6 continuous ones make 105
 SHARPNESS, OFFSET = 3.0, -2.0
 POSITIVE = 0.25  # share of positive labels that a label-skewed split assumes
 BLOCK = 256
+PORTION = 1 << 20  # numbers that are made at a time, for one node or many
 BLOCKS = 10_000  # tried for a rare label before giving up
 
 
@@ -35,7 +39,14 @@ def groups(features: int) -> list[int]:
 
 def records(seed: int, features: int, count: int, node: int, purpose: Purpose = Purpose.RECORDS) -> Shard:
     """`count` records of one node."""
-    return _draw(generator(seed, purpose, node=node), classifier(seed, features), count)
+    return _draw(classifier(seed, features), [count], [generator(seed, purpose, node=node)])[0]
+
+
+def records_of_nodes(seed: int, features: int, nodes: Ints, counts: Ints) -> Iterator[Shard]:
+    """`counts` records of each of the nodes, node after node."""
+    w, rngs = classifier(seed, features), generators(seed, Purpose.RECORDS, range(1), nodes, 0)
+    for some in portions(counts * features, PORTION):
+        yield from _draw(w, counts[some].tolist(), rngs)
 
 
 def records_by_label(seed: int, features: int, positive: int, negative: int, node: int) -> Shard:
@@ -43,7 +54,7 @@ def records_by_label(seed: int, features: int, positive: int, negative: int, nod
     rng, w = generator(seed, Purpose.RECORDS, node=node), classifier(seed, features)
     wanted, kept = {1.0: positive, -1.0: negative}, []
     for _ in range(BLOCKS):
-        block = _draw(rng, w, BLOCK)
+        [block] = _draw(w, [BLOCK], [rng])
         index = np.concatenate([np.flatnonzero(block.y == label)[: wanted[label]] for label in wanted])
         kept.append(block.rows(np.sort(index)))
         for label in wanted:
@@ -53,15 +64,25 @@ def records_by_label(seed: int, features: int, positive: int, negative: int, nod
     raise InputError(f"data.features: with {features} synthetic features one label is too rare to split by label; use more")
 
 
-def _draw(rng: Generator, w: Array, count: int) -> Shard:
-    X = np.zeros((count, len(w)))
+def _draw(w: Array, counts: Sequence[int], rngs: Iterable[Generator]) -> list[Shard]:
+    """Records of several nodes, with a generator for each; what does not draw is done for all of them at once."""
+    sizes, rows = groups(len(w)), [slice(*ends) for ends in pairwise(np.cumsum([0, *counts]).tolist())]
+    total, continuous = sum(counts), sum(sizes)
+    X, category, label = np.zeros((total, len(w))), np.empty((len(sizes), total)), np.empty(total)
+    for some, rng in zip(rows, rngs, strict=False):
+        category[:, some] = rng.random((len(sizes), some.stop - some.start))
+        X[some, continuous:] = rng.beta(2.0, 5.0, size=(some.stop - some.start, len(w) - continuous))
+        rng.random(out=label[some])
     column = 0
-    for size in groups(len(w)):
+    for size, drawn in zip(sizes, category, strict=True):
         frequency = 1.0 / np.arange(1, size + 1)
-        category = rng.choice(size, size=count, p=frequency / frequency.sum())
-        X[np.arange(count), column + category] = 1.0
+        share = np.cumsum(frequency / frequency.sum())
+        X[np.arange(total), column + np.searchsorted(share / share[-1], drawn, side="right")] = 1.0
         column += size
-    X[:, column:] = rng.beta(2.0, 5.0, size=(count, len(w) - column))
     X /= np.maximum(row_norms(X), 1.0)[:, None]
-    probability = 1.0 / (1.0 + np.exp(-(SHARPNESS * (X @ w) + OFFSET)))
-    return Shard(X, np.where(rng.random(count) < probability, 1.0, -1.0))
+    margin = np.empty(total)
+    for some in rows:  # node by node: how BLAS adds up a row may depend on the rows around it
+        margin[some] = X[some] @ w
+    probability = 1.0 / (1.0 + np.exp(-(SHARPNESS * margin + OFFSET)))
+    y = np.where(label < probability, 1.0, -1.0)
+    return [Shard(X[some], y[some]) for some in rows]

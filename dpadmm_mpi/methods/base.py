@@ -6,7 +6,7 @@ and the tables ask for; it is settled on rank 0 before the first iteration, so t
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -641,7 +641,11 @@ class Plan(ABC, Generic[S]):
 
     def problems(self, shards: Iterable[Shard]) -> Sequence[NodeProblem]:
         """The problems of a rank's nodes, which take over the memory of their records."""
-        return [self.problem(*as_loss_takes(self.loss, shard)) for shard in shards]
+        return list(self.each_problem(shards))
+
+    def each_problem(self, shards: Iterable[Shard]) -> Iterator[NodeProblem]:
+        """One after the other, as their records come."""
+        return (self.problem(*as_loss_takes(self.loss, shard)) for shard in shards)
 
     @property
     def solves_exactly(self) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpadmm_mpi.errors import RunError
 from dpadmm_mpi.problems.newton import TOLERANCE
-from dpadmm_mpi.rng import Purpose, generator
+from dpadmm_mpi.rng import Purpose, generators
 from dpadmm_mpi.types import Array, Ints
 
 DIVERGED = 1e100  # squares of it are still numbers
@@ -97,9 +97,8 @@ def starting_points(init: str, seed: int, runs: range, places: Ints, features: i
     """(runs, places, features): zero, or standard normal whatever the records."""
     points = np.zeros((len(runs), len(places), features))
     if init == "random":
-        for r, run in enumerate(runs):
-            for k, place in enumerate(places):
-                generator(seed, Purpose.INIT, run, int(place)).standard_normal(out=points[r, k])
+        for point, rng in zip(points.reshape(-1, features), generators(seed, Purpose.INIT, runs, places, 0), strict=True):
+            rng.standard_normal(out=point)
     return points
 
 

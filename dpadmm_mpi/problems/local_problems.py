@@ -13,16 +13,15 @@ import numpy as np
 from dpadmm_mpi.problems import quasi_newton, strategies
 from dpadmm_mpi.problems.batched import Batch, padded_rows
 from dpadmm_mpi.problems.objective import NodeProblem
-from dpadmm_mpi.types import Array, Bools
+from dpadmm_mpi.types import Array, Bools, Ints
 
 
 class LocalProblems(Sequence[NodeProblem]):
     """The problems of a rank's nodes."""
 
     def __init__(self, problems: Iterable[NodeProblem]) -> None:
-        self._problems = list(problems)
-        self._C = np.array([problem.C for problem in self._problems])
-        self._ridge = np.array([problem.ridge for problem in self._problems])
+        self._problems: list[NodeProblem] = []
+        self._batches: list[tuple[Ints, Batch]] = []
         self._references: dict[int, quasi_newton.Reference] = {}
         # Points and their margins, by the first node of those that were solved together, for whoever asks next.
         self._solved: dict[int, tuple[Array, Array]] = {}  # by a solve, step upon step: to be measured
@@ -30,13 +29,18 @@ class LocalProblems(Sequence[NodeProblem]):
         small: dict[Any, list[int]] = {}
         alike: dict[Any, list[int]] = {}
         self._damped: list[int] = []
-        for k, problem in enumerate(self._problems):
+        for k, problem in enumerate(problems):
+            self._problems.append(problem)
             shape = problem.features, problem.loss
             if problem.regulariser is not None:  # its curvature changes from point to point
                 self._damped.append(k)
                 continue
             if problem.outputs == 1 and strategies.is_small(problem.records, problem.features):
-                small.setdefault((padded_rows(problem.signed), *shape), []).append(k)
+                rows = padded_rows(problem.signed)
+                pending = small.setdefault((rows, *shape), [])
+                pending.append(k)
+                if len(pending) * rows * problem.features >= strategies.STACKED:
+                    self._stack(small.pop((rows, *shape)))
                 continue
             problem.leave_out_zeros()
             if not strategies.keeps_factorisation(problem.records * problem.outputs, problem.features):
@@ -44,8 +48,15 @@ class LocalProblems(Sequence[NodeProblem]):
             else:
                 together = problem.stays_in_cache and problem.outputs == 1
                 alike.setdefault((problem.records, *shape) if together else k, []).append(k)
-        self._batches = [(np.array(nodes), Batch([self._problems[k] for k in nodes])) for nodes in small.values()]
+        for nodes in small.values():
+            self._stack(nodes)
+        self._C = np.array([problem.C for problem in self._problems])
+        self._ridge = np.array([problem.ridge for problem in self._problems])
         self._kept = [some for nodes in alike.values() for some in self._together(nodes)]
+
+    def _stack(self, nodes: list[int]) -> None:
+        """Small nodes, whose records move: where they were read is free before the next ones are."""
+        self._batches.append((np.array(nodes), Batch([self._problems[k] for k in nodes])))
 
     def _together(self, nodes: list[int]) -> list[list[int]]:
         some = [self._problems[k] for k in nodes]
@@ -107,8 +118,8 @@ class LocalProblems(Sequence[NodeProblem]):
     def values_from(self, mean_losses: Array, primals: Array) -> Array:
         """O_i of every node at its own point in every run, where the mean losses there are known already."""
         values = np.asarray(self._C * mean_losses + 0.5 * self._ridge * np.sum(primals * primals, axis=-1))
-        for k, problem in enumerate(self._problems):
-            if problem.regulariser is not None:
+        for k in self._damped:
+            if (problem := self._problems[k]).regulariser is not None:
                 values[:, k] += [problem.rest(f) for f in primals[:, k]]
         return values
 

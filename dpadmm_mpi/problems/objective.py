@@ -1,5 +1,6 @@
 """One node's objective O_i (docs/mathematics.md, section 1) and the exact argmin of it plus linear and quadratic terms."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -68,7 +69,7 @@ class NodeProblem:
     @signed.setter
     def signed(self, rows: Matrix) -> None:
         self._given: Matrix | None = rows
-        self._divide(as_records(rows))
+        self._forget_division()
 
     def leave_out_zeros(self) -> None:
         """Store the records without their zeros, in another order, where that is smaller and faster."""
@@ -76,14 +77,29 @@ class NodeProblem:
         if found is None:
             return
         self._given = None
-        self._divide(found.records)
+        self._forget_division()
+        self.rows = found.records
         if self.targets is not None:
             self.targets = self.targets[found.order]
 
-    def _divide(self, rows: Records) -> None:
-        self.rows = rows
-        self._blocks = blocks(rows)
-        self.__dict__.pop("_pair_products", None)
+    @cached_property
+    def rows(self) -> Records:
+        """For products; made when somebody multiplies, for small nodes are solved in batches of their own."""
+        assert self._given is not None
+        return as_records(self._given)
+
+    @cached_property
+    def _blocks(self) -> Sequence[tuple[slice, Records]]:
+        return blocks(self.rows)
+
+    def _forget_division(self) -> None:
+        for name in ("rows", "_blocks", "_pair_products"):
+            vars(self).pop(name, None)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        shape: tuple[int, int] = self.rows.shape if self._given is None else self._given.shape
+        return shape
 
     @property
     def stays_in_cache(self) -> bool:
@@ -91,7 +107,7 @@ class NodeProblem:
 
     @property
     def records(self) -> int:
-        return self.rows.shape[0]
+        return self._shape[0]
 
     @property
     def outputs(self) -> int:
@@ -101,7 +117,7 @@ class NodeProblem:
     @property
     def features(self) -> int:
         """Numbers in f."""
-        return self.rows.shape[1] * self.outputs
+        return self._shape[1] * self.outputs
 
     @property
     def numbers(self) -> int:

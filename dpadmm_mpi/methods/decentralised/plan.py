@@ -268,7 +268,7 @@ class NetworkPlan(Plan[State]):
         return node_problem(signed, self.loss, *terms, targets=targets, tolerance=self.method.tolerance)
 
     def problems(self, shards: Iterable[Shard]) -> LocalProblems:
-        return LocalProblems(super().problems(shards))
+        return LocalProblems(self.each_problem(shards))
 
     @property
     def solves_exactly(self) -> bool:

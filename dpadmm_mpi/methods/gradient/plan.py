@@ -226,7 +226,7 @@ class GradientPlan(Plan[State]):
         return node_problem(signed, self.loss, self.terms.C, self.ridge, self.terms.regulariser, targets=targets)
 
     def problems(self, shards: Iterable[Shard]) -> LocalProblems:
-        return LocalProblems(super().problems(shards))
+        return LocalProblems(self.each_problem(shards))
 
     def make_nodes(self, places: Ints, problems: Sequence[NodeProblem]) -> GradientNodes:
         return (TrackingNodes if self.options.tracks else DescentNodes)(self.settings, places, problems)

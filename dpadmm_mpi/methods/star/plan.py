@@ -132,8 +132,7 @@ class StarPlan(Plan[State]):
 
     def problems(self, shards: Iterable[Shard]) -> Sequence[NodeProblem]:
         """For exact solves with what those keep; inner steps take records as they are stored."""
-        problems = super().problems(shards)
-        return LocalProblems(problems) if self.settings.inner is None else problems
+        return LocalProblems(self.each_problem(shards)) if self.settings.inner is None else super().problems(shards)
 
     def legs(self, passes_per_solve: float, runs: range) -> list[Leg]:
         """SVRG: the full gradient, and two gradients of every sampled record."""
