@@ -29,6 +29,7 @@ SAMPLE = 256  # records that the density is taken from
 # Typical counts.
 EVALUATIONS, QUIET_EVALUATIONS = 11, 7.5  # of a solve with a kept factorisation, with noise and without
 ROUGH_EVALUATIONS = 6  # before the Hessian that is kept
+SMALL_STEPS = 8  # of a small node's solve by gradients
 NEWTON_STEPS = 3.5  # of a damped Newton solve that starts at the iterate before
 GRADIENTS_SOLVED = 5.0  # of a curator's exact x step
 PRODUCTS = 30  # with the Hessian, of a Newton step by conjugate gradients
@@ -235,7 +236,14 @@ class _Work:
     def _small_solve(self) -> Array:
         m, d = self.machine, self.d
         nodes_at_a_time = strategies.nodes_in_a_chunk(self.B, d)
-        return NEWTON_STEPS * (
+        gradients = SMALL_STEPS * (
+            self._gradient()
+            + 2.0 * self.B * m.record
+            + 20.0 * d * m.copy
+            + 2.0 * m.matrix
+            + CALLS_BATCH_STEP * m.call / nodes_at_a_time
+        )
+        newton = NEWTON_STEPS * (
             self._gradient()
             + 3.0 * self.B * m.record
             + self.B * d * (2.5 * d * m.product + 4.0 * m.copy)  # small products are less efficient
@@ -243,6 +251,7 @@ class _Work:
             + 4.0 * m.matrix
             + CALLS_BATCH_STEP * m.call / nodes_at_a_time
         )
+        return np.where(strategies.gradients_pay(self.B, d), gradients, newton)
 
     def _inner_loop(self, steps: int) -> Array:
         """svrg.py: one full gradient, then steps on single records, laid out densely."""

@@ -1,4 +1,4 @@
-"""Many small nodes at once: the damped Newton method of newton.py on stacks of shards.
+"""Many small nodes at once, on stacks of shards: a few steps by gradients alone, then the damped Newton method of newton.py.
 
 numpy works through a stack matrix by matrix, and sums along the last axis row by row: a node's numbers are the same
 whichever nodes are in the stack with it. Whether a node is small, and how its shard is padded, follows from its own shape.
@@ -12,9 +12,11 @@ import numpy as np
 from dpadmm_mpi.problems.losses import Loss
 from dpadmm_mpi.problems.newton import ARMIJO, ITERATIONS, ROUND_OFF, TOLERANCE, norms
 from dpadmm_mpi.problems.objective import NodeProblem
-from dpadmm_mpi.problems.strategies import nodes_in_a_chunk
+from dpadmm_mpi.problems.quasi_newton import corrections
+from dpadmm_mpi.problems.strategies import gradients_pay, nodes_in_a_chunk
 from dpadmm_mpi.types import Array, Bools, Ints, Matrix
 
+STEPS = 16  # by gradients, after which the damped Newton method takes over
 _ROWS = 8  # shards are padded with rows of zeros to a multiple of this
 
 
@@ -26,16 +28,11 @@ class _Points(NamedTuple):
     """The objectives of some nodes, each at its f; the fields of newton.Point, one row per node."""
 
     f: Array
-    value: Array
-    gradient: Array
-    scale: Array
-    magnitude: Array
     margins: Array
-
-    @property
-    def residual(self) -> Array:
-        residual = norms(self.gradient) / self.scale
-        return np.where(np.isfinite(residual) & np.isfinite(self.scale) & np.isfinite(self.value), residual, np.inf)
+    gradient: Array
+    residual: Array  # inf where numbers have overflowed
+    value: Array
+    magnitude: Array
 
     def at(self, rows: Ints) -> "_Points":
         return _Points(*(field[rows] for field in self))
@@ -95,14 +92,13 @@ class Batch:
         All are (runs, nodes, ...).
         """
         found, residuals = start.copy(), np.full(start.shape[:-1], np.nan)
-        with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in an infinite residual
-            for chunk in self._chunks():
-                for run, here in enumerate(active[:, chunk]):
-                    some = chunk if here.all() else np.arange(chunk.start, chunk.stop)[here]
-                    records = self.signed[some], self.targets[some], self.weight[some]
-                    ridge = (self.ridge + quadratic[run])[some]
-                    stack = Tilted(self.loss, *records, self.scales[some], linear[run, some], ridge)
-                    found[run, some], residuals[run, some] = stack.argmins(start[run, some])
+        for chunk in self._chunks():
+            for run, here in enumerate(active[:, chunk]):
+                some = chunk if here.all() else np.arange(chunk.start, chunk.stop)[here]
+                records = self.signed[some], self.targets[some], self.weight[some]
+                ridge = (self.ridge + quadratic[run])[some]
+                stack = Tilted(self.loss, *records, self.scales[some], linear[run, some], ridge)
+                found[run, some], residuals[run, some] = stack.argmins(start[run, some])
         return found, residuals
 
 
@@ -124,6 +120,19 @@ class Tilted(NamedTuple):
 
     def argmins(self, start: Array) -> tuple[Array, Array]:
         """Of every node, and the relative residuals."""
+        # Overflow ends in an infinite residual; a solve at its end may have a residual of 0.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            if not gradients_pay(*self.signed.shape[1:]):
+                return self._damped(start)
+            found, residuals = _descend(self, start)
+            left = np.flatnonzero(~(residuals <= TOLERANCE))
+            if len(left):
+                near = np.where((residuals[left] < np.inf)[:, None], found[left], start[left])
+                found[left], residuals[left] = self.at(left)._damped(near)
+        return found, residuals
+
+    def _damped(self, start: Array) -> tuple[Array, Array]:
+        """The same by the damped Newton method."""
         points = self.evaluate(start)
         active = np.arange(len(start))
         for _ in range(ITERATIONS):
@@ -134,18 +143,31 @@ class Tilted(NamedTuple):
             active = _line_search(self.at(active), points, active)
         return points.f, points.residual
 
+    def gradients(self, f: Array) -> tuple[Array, Array, Array]:
+        """Margins, gradients, and their norms relative to those of their terms: nan or inf where numbers have overflowed."""
+        margins = _times(self.signed, f)
+        margins -= self.targets
+        slopes = self.loss.first(margins)
+        slopes *= self.weight
+        gradient = (slopes[:, None, :] @ self.signed)[:, 0, :]
+        scale = norms(gradient) + norms(self.linear)
+        pull = self.ridge[:, None] * f
+        scale += norms(pull)
+        gradient += pull
+        gradient += self.linear
+        scale = np.minimum(np.maximum(scale, self.scales[:, 0]), self.scales[:, 1])
+        return margins, gradient, np.where(scale < np.inf, norms(gradient) / scale, np.nan)
+
     def evaluate(self, f: Array) -> _Points:
-        loss, ridge = self.loss, self.ridge[:, None]
-        margins = _times(self.signed, f) - self.targets
+        margins, gradient, residual = self.gradients(f)
         terms = (
-            np.sum(self.weight * loss.value(margins), axis=-1),
+            np.sum(self.weight * self.loss.value(margins), axis=-1),
             0.5 * self.ridge * np.vecdot(f, f),
             np.vecdot(self.linear, f),
         )
-        data = ((self.weight * loss.first(margins))[:, None, :] @ self.signed)[:, 0, :]
-        scale = np.clip(norms(data) + norms(ridge * f) + norms(self.linear), *self.scales.T)
         value, magnitude = terms[0] + terms[1] + terms[2], np.abs(terms[0]) + np.abs(terms[1]) + np.abs(terms[2])
-        return _Points(f.copy(), value, data + ridge * f + self.linear, scale, magnitude, margins)
+        overflown = ~((residual < np.inf) & np.isfinite(value))
+        return _Points(f.copy(), margins, gradient, np.where(overflown, np.inf, residual), value, magnitude)
 
     def directions(self, points: _Points) -> Array:
         w = self.weight * self.loss.second(points.margins)
@@ -153,6 +175,54 @@ class Tilted(NamedTuple):
         diagonal = np.arange(H.shape[1])
         H[:, diagonal, diagonal] += self.ridge[:, None]
         return np.asarray(np.linalg.solve(H, -points.gradient[:, :, None])[:, :, 0])
+
+    def curvatures_along(self, v: Array, margins: Array) -> Array:
+        """v'H v / v'v at points with these margins, (nodes, 1)."""
+        along = _times(self.signed, v)
+        along *= along
+        w = self.weight * self.loss.second(margins)
+        return np.asarray((self.ridge + np.vecdot(w, along) / np.vecdot(v, v))[:, None])
+
+
+def _descend(tilted: Tilted, start: Array) -> tuple[Array, Array]:
+    """BFGS by whole steps, without a Hessian or a value: where the solves have come to, and the relative residuals there.
+
+    The quadratic term of a data step makes most objectives so round that seven gradients are enough, the price of one step of
+    Newton's method. A solve leaves when it falls behind the pace at which `STEPS` of them would do.
+    """
+    found, residuals = start.copy(), np.empty(len(start))
+    here, f = np.arange(len(start)), start
+    margins, gradient, residual = tilted.gradients(f)
+    curvature = tilted.curvatures_along(gradient, margins)
+    ascent = gradient / curvature
+    pairs = np.empty((len(start), 2 * STEPS, start.shape[1]))  # p, z, p, z, ...
+    bound, pace = residual, (TOLERANCE / residual) ** (1.0 / STEPS)
+    under_way = residual < np.inf
+    for used in range(0, 2 * STEPS, 2):
+        under_way = under_way & (residual > TOLERANCE) & (residual <= bound)
+        left = np.count_nonzero(under_way)
+        if 2 * left <= len(here):  # otherwise those that have left cost less than their neighbours' move
+            found[here], residuals[here] = f, residual
+            if not left:
+                return found, residuals
+            stay = np.flatnonzero(under_way)
+            tilted, here, f, gradient, ascent = tilted.at(stay), here[stay], f[stay], gradient[stay], ascent[stay]
+            curvature, pairs, bound, pace, under_way = curvature[stay], pairs[stay], bound[stay], pace[stay], under_way[stay]
+        step = np.where(under_way[:, None], -ascent, 0.0)
+        f, before = f + step, gradient
+        _, gradient, residual = tilted.gradients(f)
+        # The inverse Hessian H becomes H - (p z' + z p'), as in quasi_newton.py.
+        product = gradient / curvature - corrections(pairs[:, :used], gradient)
+        y, u = gradient - before, product - ascent  # u = H y
+        sy = np.vecdot(step, y)
+        weight = np.where(sy > 0.0, 1.0 / sy, 0.0)[:, None]  # 0: round-off, or the solve has left
+        root, new = np.sqrt(weight), pairs[:, used : used + 2]
+        new[:, 0] = root * step
+        new[:, 1] = root * u - 0.5 * (1.0 + weight * np.vecdot(y, u)[:, None]) * new[:, 0]
+        ascent = product - corrections(new, gradient)
+        bound = bound * pace
+    found[here], residuals[here] = f, residual
+    return found, residuals
 
 
 def _line_search(tilted: Tilted, points: _Points, active: Ints) -> Ints:

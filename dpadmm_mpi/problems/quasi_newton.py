@@ -265,7 +265,7 @@ class _Inverse:
         product = self._first(v, self._here)
         for k, H in self._own.items():
             product[k] = H @ v[k]
-        return product - _corrections(self._pairs[:, : self._count], v) if self._count else product
+        return product - corrections(self._pairs[:, : self._count], v) if self._count else product
 
     def learn(self, s: Array, y: Array, u: Array, v: Array, product: Array) -> Array:
         """One more pair, with u = H y; what H v then is, from the product before."""
@@ -276,7 +276,7 @@ class _Inverse:
         new[:, 0] = root * s
         new[:, 1] = root * u - (0.5 * (1.0 + weight * np.vecdot(y, u)))[:, None] * new[:, 0]
         self._count += 2
-        return product - _corrections(new, v)
+        return product - corrections(new, v)
 
     def replace(self, k: int, H: Array) -> Array:
         """Begin again with the inverse of this Hessian of solve k."""
@@ -292,7 +292,7 @@ class _Inverse:
         self._own = {new: self._own[old] for new, old in enumerate(which.tolist()) if old in self._own}
 
 
-def _corrections(pairs: Array, v: Array) -> Array:
+def corrections(pairs: Array, v: Array) -> Array:
     """The sum of p (z.v) + z (p.v)."""
     along = (pairs @ v[:, :, None]).reshape(len(v), -1, 2)[:, :, ::-1]
     return np.asarray((along.reshape(len(v), 1, -1) @ pairs)[:, 0])

@@ -13,7 +13,7 @@ N = TypeVar("N", float, Array)
 
 SMALL_WORK = 1 << 18  # multiplications of one Hessian, up to which a call of numpy costs more than the arithmetic
 SMALL_FEATURES = 64
-CHUNK = 1 << 16  # numbers of a stack of small nodes that are worked on together: they stay in the processor's cache
+CHUNK = 1 << 17  # numbers of a stack of small nodes that are worked on together: they stay in the processor's cache
 STACKED = 1 << 22  # numbers of small nodes in one place; more of them begin another one
 KEPT_FEATURES = 1024  # up to which a node keeps a d x d factorisation, if it has more records than features: 8 MB
 TOGETHER = 1 << 22  # numbers of nodes that are solved together: they stay in the cache from one step to the next
@@ -48,6 +48,11 @@ def is_common(counts: Array | Ints, B: int) -> Bools:
 def solved_together(numbers: N, B: N) -> Array:
     """How many nodes alike, with so many numbers stored, are solved by common calls; at least 1."""
     return np.maximum(1, TOGETHER // (np.asarray(numbers) + VECTORS * np.asarray(B)))
+
+
+def gradients_pay(B: N, d: int) -> Bools:
+    """Solved without Hessians at first, in a batch of small nodes: each Hessian costs as much as many gradients."""
+    return np.asarray((d >= 16) & (np.asarray(B) <= 8 * d))
 
 
 def nodes_in_a_chunk(B: N, d: int) -> Array:
