@@ -174,7 +174,7 @@ RESTARTS: dict[str, Callable[[MakeConfig], Raw]] = {
     "m-admm": lambda make: make("m-admm"),
     "r-admm": lambda make: make("r-admm", "primal", record={"optimum": True}),
     "mr-admm": lambda make: (
-        make("mr-admm", "objective", record={"trajectory": False, "every": 2})
+        make("mr-admm", "objective", record={"trajectory": False, "nodes": False, "every": 2})
         | {"release": {"average": "all", "recycle": 2, "consensus": 5}}
     ),
     "star-admm": lambda make: around_a_hub(make, "star-admm", record={"optimum": True}) | {"release": {"average": "all"}},

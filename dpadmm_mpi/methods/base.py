@@ -215,6 +215,7 @@ class Record(Options):
     """What is written down."""
 
     every: Count = 1  # iterations between rows
+    nodes: bool = True  # what is recorded of each node in every row; false: its mean over the nodes and the largest
     trajectory: bool = False  # keep every released vector, which is the eavesdropper's view
     checkpoint: Count = 50  # iterations after which the log is on disk, and a checkpoint due
     optimum: bool = False  # solve the centralised problem too and record the distance to it
@@ -224,6 +225,8 @@ class Record(Options):
     def check(self) -> None:
         if self.trajectory and self.every != 1:
             raise InputError("record.every: must be 1 with record.trajectory = true, which keeps every released vector")
+        if self.trajectory and not self.nodes:
+            raise InputError("record.nodes: must be true with record.trajectory = true, which keeps what every node released")
         for metric in self.metrics or ():
             if metric.needs_optimum and not self.optimum:
                 name = METRICS.name_of(type(metric))
@@ -288,11 +291,14 @@ def to_toml(config: Config) -> str:
 
 
 def as_table(config: Config) -> dict[str, Any]:
-    """The resolved configuration as plain tables; without `extensions` where there are none, and in [release] without what is
-    as the papers have it: configurations from before it was there keep their text.
+    """The resolved configuration as plain tables; without `extensions` where there are none, in [release] without what is
+    as the papers have it, and without record.nodes where it is true: configurations from before these were there keep their
+    text.
     """
     table, usual = to_table(config), to_table(type(config.release.free)())
     table["release"] = {key: value for key, value in table["release"].items() if value != usual[key]}
+    if table["record"]["nodes"]:
+        del table["record"]["nodes"]
     return {key: value for key, value in table.items() if value or key not in ("extensions", "release")}
 
 

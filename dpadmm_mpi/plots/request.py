@@ -151,6 +151,8 @@ class Request:
                     hint = "; runs on records from files have it"
                 if name == "test_error" and "mean_squared_error" in result:
                     hint = "; numbers are predicted in it, so draw mean-squared-error or loss-privacy"
+                if result.settings.get("record.nodes") is False:
+                    hint = "; it was recorded with record.nodes = false, so set it to true and run again"
                 raise InputError(f'{result.source} has no /{name}, which the kind "{self.kind}" draws{hint}')
             if numbers and not np.isfinite(result[name]).any():
                 why = "it has no test records" if name == "test_error" else "nothing was recorded"

@@ -39,6 +39,14 @@ def _no_noise(plain: Sequence[str], files: int) -> str:
     return f'<p class="plain">{who}{NO_NOISE}</p>\n'
 
 
+def _over_all_nodes(result: Result, name: str) -> float | None:
+    """A total over runs, rows and nodes, also where the nodes' mean alone was recorded."""
+    if name in result:
+        return float(np.nansum(result[name]))
+    mean = f"{name}_mean"
+    return len(result["node"]) * float(np.nansum(result[mean])) if mean in result else None
+
+
 def _accounts(private: Sequence[tuple[Result, str]]) -> str:
     """What each account rests on; of one file also its totals."""
     found: dict[tuple[str, ...], list[str]] = {}
@@ -154,10 +162,10 @@ def _timing(result: Result) -> dict[str, str]:
         ("compute_seconds", "seconds of solving, all nodes"),
         ("wait_seconds", "seconds of waiting, all nodes"),
     ):
-        if f"timing/{name}" in result:
-            facts[title] = number(float(np.nansum(result[f"timing/{name}"])))
-    if "timing/bytes_sent" in result:
-        facts["bytes sent between ranks"] = f"{np.nansum(result['timing/bytes_sent']):,.0f}"
+        if (total := _over_all_nodes(result, f"timing/{name}")) is not None:
+            facts[title] = number(total)
+    if (total := _over_all_nodes(result, "timing/bytes_sent")) is not None:
+        facts["bytes sent between ranks"] = f"{total:,.0f}"
     facts["ranks"] = about.get("ranks", "")
     facts["hosts"] = listed(list(dict.fromkeys(np.atleast_1d(about.get("hosts", [])).tolist())))
     facts["MPI"] = about.get("mpi", "")

@@ -104,7 +104,7 @@ def _read(file: h5py.File, path: Path) -> Snapshot:
     contents = survey(file, path)
     refuse_impossible({name: values_of(file[name]) for name in ("run", "node", "iteration", "timing/owner")}, path)
     loss, iteration = file["loss"][...], values_of(file["iteration"])
-    compute = file["timing/compute_seconds"][...]
+    compute, waited = _of_nodes(file, "compute_seconds", "mean"), _of_nodes(file, "wait_seconds", "max")
     reached = ~(np.isnan(loss) | np.isnan(compute).any(axis=2))  # a row may be on the disk in part
     counts = reached.sum(axis=1)  # rows are written from the first one on
     begun = np.flatnonzero((counts > 0) & (counts < len(iteration)))
@@ -114,7 +114,7 @@ def _read(file: h5py.File, path: Path) -> Snapshot:
     group, rows = range(int(begun[0]), int(begun[-1]) + 1), int(counts[begun[0]])
     some = slice(group.start, group.stop)
     # Of the runs in a group every one has the same share of the seconds.
-    shares = compute[group.start, :rows], file["timing/wait_seconds"][group.start, :rows]
+    shares = compute[group.start, :rows], waited[group.start, :rows]
     here = str(file["timing"].attrs["hosts"][0]) == platform.node()  # of rank 0, which holds the lock
     return Snapshot(
         name=str(file.attrs["name"]),
@@ -133,6 +133,14 @@ def _read(file: h5py.File, path: Path) -> Snapshot:
         privacy=_privacy(contents, path, max(rows - 1, 0)),
         seconds=_seconds_per_iteration(file, *shares, iteration),
     )
+
+
+def _of_nodes(file: h5py.File, name: str, instead: str) -> Array:
+    """(runs, rows, nodes); without record.nodes as if every node had the mean, or the largest."""
+    if f"timing/{name}" in file:
+        return np.asarray(file[f"timing/{name}"][...])
+    every = file[f"timing/{name}_{instead}"][...][..., None]
+    return np.broadcast_to(every, (*every.shape[:-1], len(file["node"])))
 
 
 def _changed(path: Path) -> float:

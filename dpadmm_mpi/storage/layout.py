@@ -24,25 +24,29 @@ from dpadmm_mpi.errors import RunError, advice_on
 from dpadmm_mpi.files import uninterrupted
 from dpadmm_mpi.hdf5 import reason
 from dpadmm_mpi.methods.base import Plan, fingerprint, to_toml
-from dpadmm_mpi.methods.measures import Layout
+from dpadmm_mpi.methods.measures import Layout, Quantity
 from dpadmm_mpi.methods.references import cited
 from dpadmm_mpi.privacy.account import kinds_for
 from dpadmm_mpi.privacy.gaussian_noise import ORDERS
 from dpadmm_mpi.privacy.recorded_curves import RecordedCurve
 from dpadmm_mpi.storage.descriptions import CONVENTIONS, COORDINATES, GROUPS, NO_UNIT, UNITS, long_name, references
 from dpadmm_mpi.storage.timing import CONSENSUS_TIMING, TIMING
-from dpadmm_mpi.types import Ints
+from dpadmm_mpi.types import Array, Ints
 
 Shapes = dict[str, tuple[int, ...]]  # of the fields of a state, all places
 
 # 2: title, units, scale, column, lower_is_better of measurements; title, column of accounts; extensions
 # 3: pair_epsilon, observer and budget_steps under /privacy; solve_residual; iterations may end where a budget does
-# 4: units, long_name, references of everything, title of groups; whole numbers in as few bytes as they need, compressed
+# 4: units, long_name, references of everything, title of groups; whole numbers in as few bytes as they need, compressed;
+#    with record.nodes = false mean and maximum in the place of what every node has
 FORMAT_VERSION = 4
 _OVERHEAD = 200_000  # bytes for names, attributes and HDF5's own tables
 _PER_RECORD = 4  # bytes of its number, which compression takes to almost none, and of its node
 LARGE = 4096  # bytes, from which on a dataset that is known before the run is compressed
 COMPRESSED = {"compression": "gzip", "compression_opts": 4, "shuffle": True}
+OF_NODES = ("iteration", "node")
+# What is recorded without record.nodes in the place of what every node has, and in words.
+OVER = {"mean": "mean over the nodes", "max": "the largest of the nodes"}
 _DEPENDENCIES = ("numpy", "scipy", "h5py", "networkx")
 
 
@@ -139,7 +143,7 @@ class LogFile:
         }
         if plan.consensus_steps:
             scales["consensus/step"] = plan.consensus_recorded
-        scales |= {name: np.arange(length) for name, length in plan.scales.items()}
+        scales |= {name: np.arange(length) for name, length in plan.scales.items() if _is_kept(plan, (name,))}
         for name, values in scales.items():
             self._scale(name, values)
 
@@ -171,12 +175,34 @@ class LogFile:
 
     def _known_before(self, owner: Ints, hosts: list[str], mpi: str) -> None:
         plan, rows = self._plan, self._plan.recorded
+        self._accounts()
+        for name, known in plan.known_before.items():
+            if _is_kept(plan, known.dims):
+                self._dataset(name, *known)
+        if plan.curve is not None:
+            self._curve(plan.curve)
+        for name, used in plan.schedules.items() if _is_kept(plan, OF_NODES) else ():
+            self._dataset(name, used.values[rows], OF_NODES, used.description)
+        self._dataset("graph/edges", plan.topology.edges, ("graph/edge", "graph/end"), "each edge once")
+        if plan.faults is not None and plan.faults.files_sha256:
+            self.file.require_group("network").attrs["files_sha256"] = plan.faults.files_sha256
+        if plan.map_sha256:
+            self.file.create_group("problem").attrs["map_sha256"] = plan.map_sha256
+        if plan.map_for_the_record is not None:
+            self._dataset("problem/map", plan.map_for_the_record, ("constraint", "feature"), "A, of g(A x)")
+        self._dataset("timing/owner", owner[: plan.nodes], ("node",), "rank that hosted the node")
+        self.file["timing"].attrs.update({"ranks": len(hosts), "hosts": hosts, "mpi": mpi})
+
+    def _accounts(self) -> None:
+        plan, rows = self._plan, self._plan.recorded
         kinds = kinds_for(plan.releases)
         for account in plan.accounts:
-            nodes, details = f"node_{account.name}", {**account.details, **account.summary()}
+            names, details = [account.name], {**account.details, **account.summary()}
             self._dataset(f"privacy/{account.name}", account.values[rows], ("iteration",), f"{account.title}, max over nodes")
-            self._dataset(f"privacy/{nodes}", account.node_values[rows], ("iteration", "node"), f"{account.title} of each node")
-            for name in (account.name, nodes):
+            if _is_kept(plan, OF_NODES):
+                names.append(f"node_{account.name}")
+                self._dataset(f"privacy/{names[1]}", account.node_values[rows], OF_NODES, f"{account.title} of each node")
+            for name in names:
                 attributes = self.file[f"privacy/{name}"].attrs
                 attributes.update(
                     {"theorem": account.theorem, "neighbouring_relation": account.neighbours, "proven": account.proven}
@@ -190,21 +216,6 @@ class LogFile:
                     [account.theorem, *(f"{key} {paper}" for key, paper in cited(account.theorem).items())]
                 )
                 attributes["column"] = account.column or (account.name if kind is None else kind.column)
-        for name, known in plan.known_before.items():
-            self._dataset(name, *known)
-        if plan.curve is not None:
-            self._curve(plan.curve)
-        for name, used in plan.schedules.items():
-            self._dataset(name, used.values[rows], ("iteration", "node"), used.description)
-        self._dataset("graph/edges", plan.topology.edges, ("graph/edge", "graph/end"), "each edge once")
-        if plan.faults is not None and plan.faults.files_sha256:
-            self.file["network"].attrs["files_sha256"] = plan.faults.files_sha256
-        if plan.map_sha256:
-            self.file.create_group("problem").attrs["map_sha256"] = plan.map_sha256
-        if plan.map_for_the_record is not None:
-            self._dataset("problem/map", plan.map_for_the_record, ("constraint", "feature"), "A, of g(A x)")
-        self._dataset("timing/owner", owner[: plan.nodes], ("node",), "rank that hosted the node")
-        self.file["timing"].attrs.update({"ranks": len(hosts), "hosts": hosts, "mpi": mpi})
 
     def _curve(self, curve: RecordedCurve) -> None:
         for name, values, values_of, text in (
@@ -260,12 +271,46 @@ def small_integers(values: NDArray[Any]) -> NDArray[Any]:
 
 def layout(plan: Plan[Any]) -> Layout:
     """Every dataset with a value per run and recorded iteration."""
-    return plan.layout | plan.averaged_layout | TIMING
+    return _kept(plan, plan.layout | plan.averaged_layout | TIMING)
 
 
 def consensus_layout(plan: Plan[Any]) -> Layout:
     """Every dataset with a value per run and recorded consensus step."""
-    return plan.consensus_layout | CONSENSUS_TIMING if plan.consensus_steps else {}
+    return _kept(plan, plan.consensus_layout | CONSENSUS_TIMING if plan.consensus_steps else {})
+
+
+def _is_kept(plan: Plan[Any], dims: tuple[str, ...]) -> bool:
+    """Whether this is recorded: without record.nodes, nothing that every node or arc has in each row."""
+    return plan.config.record.nodes or not ("arc" in dims or ("iteration" in dims and {"node", "graph/edge"} & set(dims)))
+
+
+def _kept(plan: Plan[Any], whole: Layout) -> Layout:
+    """What is recorded of all that is measured: without record.nodes mean and maximum in the place of every node's own."""
+    if plan.config.record.nodes:
+        return whole
+    made: Layout = {}
+    for name, entry in whole.items():
+        made |= over_nodes(name, entry) if entry.dims == ("node",) else {name: entry}
+    return made
+
+
+def over_nodes(name: str, entry: Quantity) -> Layout:
+    """Mean and maximum in the place of what every node has."""
+    title = entry.attributes.get("title")
+    about = {key: value for key, value in entry.attributes.items() if key != "column"}
+    return {
+        f"{name}_{how}": Quantity((), f"{entry.description}; {text}", about | ({"title": f"{title}, {text}"} if title else {}))
+        for how, text in OVER.items()
+    }
+
+
+def recorded_value(name: str, measured: Mapping[str, Array]) -> Array:
+    """A dataset's part of a row, (runs, ...), from all that is measured, in which every node has its own."""
+    if name in measured:
+        return measured[name]
+    of_nodes, how = name.rsplit("_", 1)
+    values = measured[of_nodes]
+    return np.asarray(np.mean(values, axis=-1) if how == "mean" else np.fmax.reduce(values, axis=-1))
 
 
 def _numbers(shapes: Shapes) -> int:
@@ -275,6 +320,7 @@ def _numbers(shapes: Shapes) -> int:
 def bytes_needed(plan: Plan[Any], shapes: Shapes) -> int:
     sizes = {"run": plan.config.runs, "iteration": len(plan.recorded), "node": plan.nodes, "feature": plan.features}
     sizes |= {**plan.scales, "consensus/step": len(plan.consensus_recorded)}
+    of_nodes = sizes["iteration"] * sizes["node"] if plan.config.record.nodes else 0
 
     def numbers(*dims: str) -> int:
         return math.prod(sizes[dim] for dim in dims)
@@ -283,8 +329,8 @@ def bytes_needed(plan: Plan[Any], shapes: Shapes) -> int:
     total += sum(numbers("run", "consensus/step", *dims) for dims, *_ in consensus_layout(plan).values())
     total += sum(numbers("run", *dims) for dims, *_ in plan.finals.values())
     accounts = len(kinds_for(plan.releases))
-    total += sum(known.values.size for known in plan.known_before.values())
-    total += (len(plan.schedules) + 1 + accounts) * numbers("iteration", "node") + accounts * numbers("iteration")
+    total += sum(known.values.size for known in plan.known_before.values() if _is_kept(plan, known.dims))
+    total += (len(plan.schedules) + 1 + accounts) * of_nodes + accounts * numbers("iteration")
     total += (plan.config.runs + 1) * _numbers(shapes)
     total += 2 * len(plan.topology.edges) + 2 * plan.features + 8 * plan.nodes
     total += 0 if plan.map_for_the_record is None else plan.map_for_the_record.size

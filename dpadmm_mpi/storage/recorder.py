@@ -16,7 +16,7 @@ from dpadmm_mpi.methods.metrics import Optimum
 from dpadmm_mpi.storage.atomic_file import claim, take_name
 from dpadmm_mpi.storage.checkpoint import Restart
 from dpadmm_mpi.storage.journal import Entry, pack, unpack
-from dpadmm_mpi.storage.layout import LogFile, Shapes, bytes_needed
+from dpadmm_mpi.storage.layout import LogFile, Shapes, bytes_needed, recorded_value
 from dpadmm_mpi.storage.result import Result, read
 from dpadmm_mpi.types import Array
 
@@ -73,7 +73,7 @@ class Recorder(LogFile):
         """The measurements of one recorded iteration; `values` has an entry for every name in the layout, (runs, ...)."""
         if not self._pending:
             self._next = (runs, row)
-        self._pending.append(values)
+        self._pending.append({name: recorded_value(name, values) for name in self._layout})
         due = iteration - self._flushed_iteration >= self._plan.config.record.checkpoint
         if due or time.monotonic() - self._flushed > FLUSH_SECONDS:
             with self._writing():
@@ -83,7 +83,7 @@ class Recorder(LogFile):
 
     def consensus_row(self, runs: range, row: int, values: dict[str, Array]) -> None:
         """The measurements of a consensus step, which are few and written at once."""
-        blocks = {name: values[name][:, None] for name in self._consensus_layout}
+        blocks = {name: recorded_value(name, values)[:, None] for name in self._consensus_layout}
         with self._writing():
             self._write_pending()
             self._put_rows(runs.start, row, blocks)

@@ -17,7 +17,8 @@ from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.hdf5 import own_item, reading
 from dpadmm_mpi.methods.base import Plan
 from dpadmm_mpi.methods.metrics import metrics as METRICS
-from dpadmm_mpi.storage.layout import FORMAT_VERSION, layout
+from dpadmm_mpi.storage.layout import FORMAT_VERSION, OVER, layout, over_nodes
+from dpadmm_mpi.storage.timing import TIMING
 
 FORMAT = "dpadmm_mpi"
 MOST_OBJECTS = 2_000  # in a file
@@ -37,15 +38,15 @@ REQUIRED: dict[str, Shape] = {
     "node": (("node",), COUNTS),
     "feature": (("feature",), COUNTS),
     "loss": (TIMES, NUMBERS),
-    "timing/compute_seconds": ((*TIMES, "node"), NUMBERS),
-    "timing/wait_seconds": ((*TIMES, "node"), NUMBERS),
-    "timing/bytes_sent": ((*TIMES, "node"), NUMBERS),
     "timing/owner": (("node",), COUNTS),
     "graph/edges": (("graph/edge", "graph/end"), COUNTS),
     "data/node_of_record": (("data/record",), COUNTS),
     "data/sizes": (("node",), COUNTS),
     "restart/state": (("run", "restart/number"), NUMBERS),
 }
+# What is there too, of every node; or, without record.nodes, mean and maximum over the nodes.
+OF_NODES: dict[str, Shape] = dict.fromkeys(TIMING, ((*TIMES, "node"), NUMBERS))
+OVER_NODES: dict[str, Shape] = {kept: (TIMES, NUMBERS) for name, entry in TIMING.items() for kept in over_nodes(name, entry)}
 # What is there or not.
 OPTIONAL: dict[str, Shape] = {
     "trajectory": ((*TIMES, "node", "feature"), NUMBERS),
@@ -148,7 +149,6 @@ def survey(file: h5py.File, path: Path | str) -> Contents:
         for name, dataset in found.datasets.items():
             found.dims[name] = _dims(dataset, name, found, path)
     _refuse_missing(found, path)
-    read_table(Path(path), str(found.attributes["/"]["config"]))
     return found
 
 
@@ -233,10 +233,12 @@ def _is_utf8(text: Any) -> bool:
 
 def _refuse_missing(found: Contents, path: Path | str) -> None:
     damaged = "the file is damaged"
+    with_nodes = _has_nodes(found, path)
+    required = {*REQUIRED, *(OF_NODES if with_nodes else OVER_NODES), *_totals(_accounts(found), with_nodes)}
     for name, (dims, holds) in _expected(found).items():
         if name in found.datasets:
             _refuse_shape(found, name, dims, holds, path)
-        elif name in REQUIRED or name in _both(_accounts(found)):
+        elif name in required:
             raise InputError(f"{path}: /{name} is missing; {damaged}")
     for names in TOGETHER:
         there = [name for name in names if name in found.datasets]
@@ -252,16 +254,23 @@ def _refuse_missing(found: Contents, path: Path | str) -> None:
         raise InputError(f"{path}: /timing names no host, or /graph/end has not two entries; {damaged}")
 
 
-def _both(accounts: list[str]) -> list[str]:
-    return [f"privacy/{prefix}{name}" for name in accounts for prefix in ("", "node_")]
+def _has_nodes(found: Contents, path: Path | str) -> bool:
+    """Whether every node has something of its own in each row, by the configuration, which must be one."""
+    record = read_table(Path(path), str(found.attributes["/"].get("config", ""))).raw.get("record")
+    return not isinstance(record, dict) or record.get("nodes") is not False
+
+
+def _totals(accounts: list[str], with_nodes: bool) -> list[str]:
+    return [f"privacy/{prefix}{name}" for name in accounts for prefix in ("", *(("node_",) if with_nodes else ()))]
 
 
 def _expected(found: Contents) -> dict[str, Shape]:
     measured: dict[str, Shape] = {name: (TIMES, NUMBERS) for name, metric in METRICS.items() if not metric.per_class}
     measured |= {name: ((*TIMES, "node"), NUMBERS) for name, metric in METRICS.items() if metric.per_node}
+    measured |= {f"{name}_{how}": (TIMES, NUMBERS) for name, metric in METRICS.items() if metric.per_node for how in OVER}
     for name in _accounts(found):
         measured |= {f"privacy/{name}": (("iteration",), NUMBERS), f"privacy/node_{name}": (("iteration", "node"), NUMBERS)}
-    return {**measured, **OPTIONAL, **REQUIRED}
+    return {**measured, **OPTIONAL, **OF_NODES, **OVER_NODES, **REQUIRED}
 
 
 def _accounts(found: Contents) -> list[str]:
