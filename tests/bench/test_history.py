@@ -37,14 +37,16 @@ def exit_codes(night: Night, values: Iterable[float], **row: Any) -> list[int]:
     return [night(value, **row) for value in values]
 
 
-@pytest.mark.parametrize(("row", "worse", "better"), [(UP, 2.9, 5.1), (DOWN, 5.1, 2.9)], ids=["at least", "at most"])
+@pytest.mark.parametrize(
+    ("row", "worse", "little", "better"), [(UP, 2.9, 3.4, 5.1), (DOWN, 5.1, 4.6, 2.9)], ids=["at least", "at most"]
+)
 def test_a_change_beyond_the_factor_is_seen_if_it_is_for_the_worse(
-    night: Night, row: dict[str, float], worse: float, better: float, capsys: pytest.CaptureFixture[str]
+    night: Night, row: dict[str, float], worse: float, little: float, better: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_codes(night, [4.0, 4.1, 3.9, 4.0, better], **row) == [0] * 5
+    assert exit_codes(night, [4.0, 4.0, 3.9, 4.0, 4.0, little, better], **row) == [0] * 7
     assert "worse" not in capsys.readouterr().out
     assert night(worse, **row) == 1
-    assert f"worse than before: records: ours : theirs: {worse}, where the median of 5 before is " in capsys.readouterr().out
+    assert f"worse than before: records: ours : theirs: {worse}, where the median of 7 before is " in capsys.readouterr().out
 
 
 def test_a_figure_that_varies_by_itself_may_do_so(night: Night) -> None:
