@@ -43,7 +43,7 @@ def check(
     from dpadmm_mpi.engine.cost import cost, in_words, look_at
     from dpadmm_mpi.engine.machine import measure
     from dpadmm_mpi.methods.base import Assumptions, make_plan
-    from dpadmm_mpi.parallel.launcher import usable_cores
+    from dpadmm_mpi.parallel.launcher import instead_of_sharing, usable_cores
     from dpadmm_mpi.parallel.owners import assign_owners
     from dpadmm_mpi.reports.tables import plan_report
     from dpadmm_mpi.storage.experiments import load
@@ -62,14 +62,16 @@ def check(
             infeasible.append((job.name, str(error)))
             say(f"{brief(job.name)}: cannot run: {error}")
             continue
-        owner, fewer = (
+        owner, one_per_core = (
             assign_owners(plan.sizes, n, plan.topology.has_hub, plan.is_central) for n in (ranks, min(ranks, cores))
         )
         records = look_at(dataset)
-        one_per_core = (cores, cost(plan, fewer, records, measure)) if ranks > cores else None
-        predicted = in_words(plan, owner, cost(plan, owner, records, measure), one_per_core)
+        predicted = cost(plan, owner, records, measure)
         conditions = plan.conditions(Assumptions(reference_norm, tau, beta, dataset, gap))
-        say(plan_report(plan, owner, conditions, predicted, statistics_of(dataset)))
+        say(plan_report(plan, owner, conditions, in_words(plan, owner, predicted), statistics_of(dataset)))
+        if ranks > cores:
+            factor = predicted.seconds / cost(plan, one_per_core, records, measure).seconds
+            say(f"advice     {instead_of_sharing(ranks, cores, factor)}")
         steps = job.method.data_steps_in(plan.iterations)
         if job.is_noisy and steps > MANY_STEPS:
             say(f"advice     {steps} data steps share one budget, and fewer are often better: dpadmm advise tries it")

@@ -7,12 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
-from importlib import metadata
 from typing import Any
 
 from dpadmm_mpi.cli.options import note as say_note
 from dpadmm_mpi.engine.simulation import in_words
 from dpadmm_mpi.methods.base import Plan, fingerprint
+from dpadmm_mpi.parallel.launcher import instead_of_sharing, usable_cores
 from dpadmm_mpi.parallel.transport import Transport
 from dpadmm_mpi.showing import brief, printable
 
@@ -30,12 +30,18 @@ def log(text: str) -> None:
 
 def log_header(transport: Transport, command: str) -> list[str]:
     """The first lines of a batch log: what runs where. To be called on all ranks; rank 0 has the lines."""
-    hosts = Counter(transport.gather_objects(platform.node()))
+    gathered = transport.gather_objects((platform.node(), usable_cores()))
+    if transport.rank != 0:
+        return []
+    from importlib import metadata
+
+    hosts = Counter(host for host, _ in gathered)
     ranks = "1 rank" if transport.size == 1 else f"{transport.size} ranks, {transport.library}"
     where = next(iter(hosts)) if len(hosts) == 1 else ", ".join(f"{host} ({count})" for host, count in hosts.items())
     job = next((f", job {os.environ[name]}" for name in JOB_NUMBERS if name in os.environ), "")
-    lines = [f"dpadmm {metadata.version('dpadmm-mpi')} on {where}, {ranks}{job}", f"command: {command}"]
-    return lines if transport.rank == 0 else []
+    cores = {host: len(set().union(*(some for there, some in gathered if there == host))) for host in hosts}
+    crowded = [instead_of_sharing(count, cores[host]) for host, count in hosts.items() if count > cores[host]]
+    return [f"dpadmm {metadata.version('dpadmm-mpi')} on {where}, {ranks}{job}", f"command: {command}", *crowded[:1]]
 
 
 class Progress:

@@ -285,15 +285,12 @@ class _Work:
         return isinstance(self.plan.config.data.source, StoredSource) and 8.0 * self.test_records * self.d > TEST_IN_MEMORY
 
 
-def in_words(plan: Plan[Any], owner: Ints, found: Cost, one_per_core: tuple[int, Cost] | None = None) -> str:
-    """`one_per_core`: as many ranks as there are cores, and what they would take."""
+def in_words(plan: Plan[Any], owner: Ints, found: Cost) -> str:
     config, ranks = plan.config, int(owner.max()) + 1
     total = found.setup + config.runs * (plan.iterations * found.seconds + found.after)
     before = f", of which {_duration(found.setup)} before the first" if found.setup > 0.1 * total else ""
     runs, each = (f"{config.runs} runs", "iteration of a run") if config.runs > 1 else ("1 run", "iteration")
     where = "1 rank" if ranks == 1 else f"{ranks} ranks"
-    if one_per_core is not None:
-        where += f" that share cores, {_duration(one_per_core[1].seconds)} on {one_per_core[0]}, one per core"
     return (
         f"about {_duration(found.seconds)} per {each} ({_duration(total)} for {runs} of {plan.iterations}{before}) on "
         f"{where}; memory about {_size(found.memory)} per rank, file {_size(found.file)}"

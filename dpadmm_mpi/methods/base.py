@@ -452,7 +452,7 @@ class Plan(ABC, Generic[S]):
     def recorded(self) -> Ints:
         """The iterations that get a row: 0, every `record.every`-th, and the last."""
         every, last = self.config.record.every, self.iterations
-        return np.unique(np.append(np.arange(0, last + 1, every), last))
+        return np.append(np.arange(0, last, every), last)
 
     @property
     def is_central(self) -> bool:

@@ -13,6 +13,7 @@ from dpadmm_mpi.errors import InputError
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 _PR_SET_PDEATHSIG = 1
+_ON_ONE_HOST = {"pml": "ob1", "btl": "^uct,ofi", "osc": "^ucx"}  # components of Open MPI: messages, their transports, windows
 # Processes whose children the ranks are: of Open MPI (5 and before), and of MPICH. Not Slurm's, which has others to serve.
 _LAUNCHERS = {"prterun", "prted", "mpiexec", "mpirun", "orterun", "orted", "hydra_pmi_proxy"}
 
@@ -30,10 +31,14 @@ def is_under_launcher(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def prefer_shared_memory(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Before MPI starts: on one host, Open MPI need not ask UCX for a window, which complains aloud where it has none."""
+    """Before MPI starts: on one host, Open MPI need not load UCX and libfabric, which takes a third of its start-up.
+
+    Nor ask UCX for a window, which complains aloud where it has none. Sockets stay, for want of room in /dev/shm.
+    """
     here, all_ = (environment.get(f"OMPI_COMM_WORLD_{name}") for name in ("LOCAL_SIZE", "SIZE"))
     if here is not None and here == all_:
-        environment.setdefault("OMPI_MCA_osc", "^ucx")
+        for framework, components in _ON_ONE_HOST.items():
+            environment.setdefault(f"OMPI_MCA_{framework}", components)
 
 
 def announced_rank(environment: Mapping[str, str] = os.environ) -> int:
@@ -103,6 +108,19 @@ def launcher_words(ranks: int, environment: Mapping[str, str] = os.environ) -> s
         return ""
     by_slurm = launcher_pid() is None and "SLURM_STEP_ID" in environment
     return f"srun -n {ranks} " if by_slurm else f"mpiexec -n {ranks} "
+
+
+def instead_of_sharing(ranks: int, cores: int, factor: float | None = None) -> str:
+    """What to do where a host has more ranks than cores; `factor`: how much longer they take, if that is known."""
+    times = "take longer than" if factor is None else f"take about {factor:.2g} times as long as"
+    return (
+        f"{ranks} ranks that share {_several(cores)} {times} {cores}, one per core; start as many ranks as there are cores: "
+        "the nodes are dealt over them, with the same bits"
+    )
+
+
+def _several(cores: int) -> str:
+    return "1 core" if cores == 1 else f"{cores} cores"
 
 
 def usable_cores() -> set[int]:

@@ -172,7 +172,7 @@ def _places_by_peer(senders: Lists, owner: Ints, rank: int) -> tuple[dict[int, I
 
 def _grouped(peers: Ints, places: Ints) -> dict[int, Ints]:
     """Each place once."""
-    return {peer: np.unique(places[peers == peer]) for peer in np.unique(peers).tolist()}
+    return {int(peer): np.flatnonzero(np.bincount(places[peers == peer])) for peer in np.flatnonzero(np.bincount(peers))}
 
 
 class MpiGathering:

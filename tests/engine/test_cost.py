@@ -160,14 +160,19 @@ def test_the_words_of_check() -> None:
     )
 
 
-@pytest.mark.parametrize(("cores", "compared"), [(5, ""), (3, r" that share cores, \S+ m?s on 3, one per core")])
-def test_check_prints_the_cost_on_as_many_ranks_as_asked_for(
-    monkeypatch: pytest.MonkeyPatch, cores: int, compared: str
+SHARED = r"5 ranks that share 3 cores take about \S+ times as long as 3, one per core; start as many ranks as there are cores.*"
+
+
+@pytest.mark.parametrize(("cores", "advice"), [(5, None), (3, SHARED)])
+def test_check_prints_the_cost_on_as_many_ranks_as_asked_for_and_what_is_faster(
+    monkeypatch: pytest.MonkeyPatch, cores: int, advice: str | None
 ) -> None:
     monkeypatch.setattr("dpadmm_mpi.parallel.launcher.usable_cores", lambda: set(range(cores)))
     outcome = CliRunner().invoke(cli, ["check", "--ranks", "5"])
     assert outcome.exit_code == 0
     (line,) = [line for line in outcome.stdout.splitlines() if line.startswith("cost ")]
     work, space = line.removeprefix("cost       ").split("; ")
-    assert re.fullmatch(r"about \S+ m?s per iteration of a run \(.* for 3 runs of 50.*\) on 5 ranks" + compared, work)
+    assert re.fullmatch(r"about \S+ m?s per iteration of a run \(.* for 3 runs of 50.*\) on 5 ranks", work)
     assert re.fullmatch(r"memory about \S+ MB per rank, file \S+ MB", space)
+    said = [line.removeprefix("advice     ") for line in outcome.stdout.splitlines() if "share" in line and "cores" in line]
+    assert [bool(advice and re.fullmatch(advice, line)) for line in said] == ([] if advice is None else [True])

@@ -1,23 +1,45 @@
 """What is read from the environment that a launcher leaves."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support import MakeConfig, Raw, WriteToml, command, sentences
 
+from dpadmm_mpi.cli.progress import log_header
 from dpadmm_mpi.parallel.launcher import prefer_shared_memory
 
 
 @pytest.mark.parametrize(
     ("sizes", "chosen", "used"),
-    [(("4", "4"), None, "^ucx"), (("4", "4"), "rdma", "rdma"), (("2", "4"), None, None), ((None, None), None, None)],
+    [
+        (("4", "4"), None, {"osc": "^ucx", "pml": "ob1", "btl": "^uct,ofi"}),
+        (("4", "4"), "cm", {"osc": "^ucx", "pml": "cm", "btl": "^uct,ofi"}),
+        (("2", "4"), None, {}),
+        ((None, None), None, {}),
+    ],
     ids=["one host", "the user's own choice", "several hosts", "another library"],
 )
-def test_ucx_is_left_out_on_one_host_only(sizes: tuple[str | None, str | None], chosen: str | None, used: str | None) -> None:
-    names = ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE", "OMPI_MCA_osc")
+def test_ucx_is_left_out_on_one_host_only(
+    sizes: tuple[str | None, str | None], chosen: str | None, used: dict[str, str]
+) -> None:
+    names = ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE", "OMPI_MCA_pml")
     environment = {name: value for name, value in zip(names, (*sizes, chosen), strict=True) if value is not None}
     prefer_shared_memory(environment)
-    assert environment.get("OMPI_MCA_osc") == used
+    assert {name.removeprefix("OMPI_MCA_"): value for name, value in environment.items() if "MCA" in name} == used
+
+
+@pytest.mark.parametrize(("cores", "advised"), [(4, []), (2, ["4 ranks that share 2 cores take longer than 2"])])
+def test_a_job_with_more_ranks_than_cores_says_what_is_faster(
+    monkeypatch: pytest.MonkeyPatch, cores: int, advised: list[str]
+) -> None:
+    """Two ranks that may use the first half of the cores, and two that may use the other half."""
+    halves = iter([set(range(cores // 2)), set(range(cores // 2, cores))] * 2)
+    monkeypatch.setattr("dpadmm_mpi.cli.progress.usable_cores", lambda: next(halves))
+    transport: Any = SimpleNamespace(rank=0, size=4, library="MPI")
+    transport.gather_objects = lambda mine: [mine, *((mine[0], next(halves)) for _ in range(3))]
+    assert [line.split(",")[0] for line in log_header(transport, "dpadmm run")[2:]] == advised
 
 
 @pytest.fixture
