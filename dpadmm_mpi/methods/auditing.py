@@ -1,5 +1,6 @@
 """What the audits of all families share: what is examined, which records are replaced, and what is a finding."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
@@ -14,6 +15,7 @@ from dpadmm_mpi.problems.losses import losses
 from dpadmm_mpi.types import Array, Ints
 
 SIGNIFICANCE = 1e-6  # of a statistical finding; a sound run gives a false alarm this rarely
+MANY, ORDINARY = 1000, 0.01  # numbers, and a p-value of so many that needs no more than its bound
 SAME = 1e-7  # relative distance of two noise vectors that are one; they are recovered to about 1e-9
 SEVERAL_AXES = 8  # of the features, along which the directions of the noise are examined
 DELTAS = (0.1, 0.03, 0.01)  # at which the distribution of the loss over runs is compared with the account
@@ -106,7 +108,10 @@ def kolmogorov_smirnov(uniform: Array) -> float:
     n = uniform.size
     ordered, steps = np.sort(uniform, axis=None), np.arange(n + 1) / n
     distance = max(float((steps[1:] - ordered).max()), float((ordered - steps[:-1]).max()))
-    return min(1.0, 2.0 * float(smirnov(n, distance)))
+    at_most = math.exp(
+        -2.0 * n * distance**2
+    )  # Massart 1990; of many numbers close to it, where the exact sum takes as many terms
+    return min(1.0, 2.0 * (at_most if n >= MANY and at_most > ORDINARY else float(smirnov(n, distance))))
 
 
 def chi_cdf(scaled: Array) -> Array:

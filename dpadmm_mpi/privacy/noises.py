@@ -146,10 +146,10 @@ class Gamma(Noise):
 
     def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:
         """alpha (||e^|| - ||e||)"""
-        return np.asarray(parameter * (np.linalg.norm(shifted, axis=-1) - np.linalg.norm(noise, axis=-1)))
+        return np.asarray(parameter * (norms(shifted) - norms(noise)))
 
     def score(self, noise: Array, parameter: float) -> Array:
-        return np.asarray(-parameter * noise / np.maximum(np.linalg.norm(noise, axis=-1, keepdims=True), 1e-300))
+        return np.asarray(-parameter * noise / np.maximum(norms(noise)[..., None], 1e-300))
 
     def norm_cdf(self, norm: Array, parameter: Array, features: int) -> Array:
         from scipy.special import gammainc
@@ -189,7 +189,7 @@ class Gaussian(Noise):
 
     def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:
         """(||e^||^2 - ||e||^2) / (2 sigma^2)"""
-        return np.asarray((np.sum(shifted**2, axis=-1) - np.sum(noise**2, axis=-1)) / (2.0 * parameter**2))
+        return np.asarray((np.vecdot(shifted, shifted) - np.vecdot(noise, noise)) / (2.0 * parameter**2))
 
     def score(self, noise: Array, parameter: float) -> Array:
         return np.asarray(-noise / parameter**2)

@@ -208,7 +208,7 @@ class NodeProblem:
     def hessians(self, margins: Array) -> Array:
         """The same at many points, (points, features, features), without a ridge."""
         k, d = self.outputs, self.rows.shape[1]
-        bends = self.weight * np.stack([self.curvatures(each) for each in margins])
+        bends = self.weight * self.curvatures(margins)
         H = np.empty((len(margins), k, d, k, d))
         for a in range(k):
             for b in range(a + 1):
@@ -229,8 +229,8 @@ class NodeProblem:
         return pair_products(self.signed) if isinstance(self.signed, np.ndarray) else None
 
     def curvatures(self, margins: Array) -> Array:
-        """Hessians of the loss in the outputs of each record, (records, outputs, outputs)."""
-        return self.loss.second(margins)[:, None, None]
+        """Hessians of the loss in the outputs of each record, (points, records, outputs, outputs)."""
+        return self.loss.second(margins)[..., None, None]
 
     def gram(self, w: Array) -> Array:
         """sum_n w_n x_n x_n' for weights that are not negative, dense."""

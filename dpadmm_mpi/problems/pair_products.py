@@ -34,13 +34,13 @@ class PairProducts:
 
 def pair_products(rows: Array) -> PairProducts | None:
     """To be kept for many weightings; None: too many are not zero."""
-    from scipy import sparse
-
     (B, d), stored = rows.shape, rows != 0.0
     lengths = stored.sum(axis=1)
     counts = lengths * (lengths + 1) // 2
     if counts.sum() > MOST_KEPT or SPARSE_COST * counts.sum() > B * d * (d + 1) // 2:
         return None
+    from scipy import sparse  # a start-up time that dense records do not pay
+
     order = np.argsort(lengths, kind="stable")  # records with equally many numbers beside each other
     stored, rows = stored[order], rows[order]
     columns, values = np.nonzero(stored)[1], rows[stored]

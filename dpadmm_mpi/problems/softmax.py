@@ -93,8 +93,8 @@ class SoftmaxProblem(NodeProblem):
         return whole
 
     def curvatures(self, margins: Array) -> Array:
-        p = self.loss.first(self._by_class(margins, self.records))[0].T
-        return np.asarray(p[:, :, None] * (np.eye(self.outputs) - p[:, None, :]))
+        p = self.loss.first(self._by_class(margins, self.records)).swapaxes(1, 2)
+        return np.asarray(p[..., None] * (np.eye(self.outputs) - p[..., None, :]))
 
     def hessian_product(self, margins: Array, v: Array, ridge: float) -> Array:
         p = self.loss.first(self._by_class(margins, self.records))[0]

@@ -16,9 +16,10 @@ from dpadmm_mpi.methods.decentralised import accounts, algorithm
 from dpadmm_mpi.methods.decentralised.adversary import worst_replacements
 from dpadmm_mpi.methods.decentralised.algorithm import NetworkNodes, State
 from dpadmm_mpi.methods.decentralised.audit import read_transcript
-from dpadmm_mpi.methods.decentralised.audited_steps import Pairs
+from dpadmm_mpi.methods.decentralised.audited_steps import InObjective, Pairs, as_one
 from dpadmm_mpi.privacy.data_steps import DataSteps, StepCost
-from dpadmm_mpi.privacy.noises import draw
+from dpadmm_mpi.privacy.noises import Gamma, draw
+from dpadmm_mpi.problems import Logistic, node_problem
 from dpadmm_mpi.types import Array
 
 
@@ -61,6 +62,45 @@ def test_gaussian_variance_for_standard_deviation_is_caught(tmp_path: Path, monk
     result_of(raw, tmp_path / "o.h5")
     monkeypatch.undo()
     assert any("not of the claimed size" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
+
+
+@pytest.mark.parametrize("features", [3, 40])
+def test_determinants_written_out(features: int) -> None:
+    """Of replacements that are multiples of their record, and of others; few features and many."""
+    rng = np.random.default_rng(5)
+    X, f = rng.standard_normal((60, features)) / features**0.5, 0.5 * rng.standard_normal((2, features))
+    step = InObjective(node_problem(X, Logistic(), 5.0, 0.3), Gamma(), 1.0, 0.4, f, np.ones_like(f), factor=1.0)
+    new = np.stack([-X[4], 0.5 * X[4], 0.0 * X[4], X[9] + 1e-9, rng.standard_normal(features)])
+    pairs = Pairs(np.array([4, 4, 4, 9, 9]), new)
+    for run in range(2):
+
+        def log_determinant(rows: Array, at: Array = f[run]) -> float:
+            p = expit(rows @ at)
+            return float(np.linalg.slogdet(5 / 60 * (rows.T * (p * (1 - p))) @ rows + 0.7 * np.eye(features))[1])
+
+        for k, n in enumerate(pairs.replaced):
+            other = X.copy()
+            other[n] = new[k]
+            expected = log_determinant(X) - log_determinant(other)
+            assert step.log_determinants(pairs)[run, k] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("perturbation", ["penalty", "primal"])
+def test_steps_are_searched_as_one(tmp_path: Path, perturbation: str) -> None:
+    """Losses and ascent of several steps, whose noise and penalties differ, are those of each by itself."""
+    raw = small("m-admm", perturbation, runs=5, features=3, problem={"loss": "logistic"})
+    raw["algorithm"]["eta"] = {"first": 1.0, "ratio": 1.3}
+    raw["privacy"] |= {"alpha": {"first": 1.0, "ratio": 1.5}}
+    result = result_of(raw, tmp_path / "o.h5")
+    plan, dataset = network_plan(raw)
+    view = read_transcript(plan, result, dataset).view(1)
+    steps = [view.step(t, slice(None)) for t in plan.releases.data_steps]
+    rng = np.random.default_rng(5)
+    pairs, weights = Pairs(np.array([2, 5]), rng.uniform(-0.5, 0.5, (2, 3))), rng.uniform(size=(5, 2))
+    one, by_itself = as_one(steps), np.concatenate([step.first_order_losses(pairs) for step in steps])
+    np.testing.assert_allclose(one.first_order_losses(pairs), by_itself, atol=1e-13)
+    ascent = np.sum([step.ascent(pairs, weights) for step in steps], axis=0)
+    np.testing.assert_allclose(one.ascent(pairs, np.tile(weights, (len(steps), 1))), ascent, atol=1e-13)
 
 
 def test_more_dimensions_lose_less(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpadmm_mpi.methods.decentralised.audited_steps import AuditedStep, Pairs
+from dpadmm_mpi.methods.decentralised.audited_steps import AuditedStep, Pairs, as_one
+from dpadmm_mpi.problems.newton import norms
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.types import Array, Ints
 
@@ -29,12 +30,13 @@ def worst_replacements(steps: Sequence[AuditedStep], records: Ints) -> Pairs:
     mean_goal = np.broadcast_to(np.arange(GOALS)[:, None] == 0, shape).ravel()
     new, length = points.reshape(-1, d), np.full(len(replaced), FIRST_LENGTH)
     targets = None if values is None else np.broadcast_to(np.repeat(values, shape[-1] // len(values)), shape).ravel()
-    totals = _totals(steps, Pairs(replaced, new, targets))
+    one, count = as_one(steps), len(steps)
+    totals = _totals(one, count, Pairs(replaced, new, targets))
     for _ in range(ITERATIONS):
         weights = np.where(mean_goal, 1.0 / len(totals), totals == totals.max(axis=0))
-        gradient = np.sum([step.ascent(Pairs(replaced, new, targets), weights) for step in steps], axis=0)
+        gradient = one.ascent(Pairs(replaced, new, targets), np.tile(weights, (count, 1)))
         trial = _in_ball(new + length[:, None] * _unit(gradient))
-        tried = _totals(steps, Pairs(replaced, trial, targets))
+        tried = _totals(one, count, Pairs(replaced, trial, targets))
         better = _goal(tried, mean_goal) > _goal(totals, mean_goal)
         new, totals = np.where(better[:, None], trial, new), np.where(better, tried, totals)
         length = np.where(better, np.minimum(1.5 * length, 2.0), 0.5 * length)
@@ -65,9 +67,10 @@ def _starts(steps: Sequence[AuditedStep], record: int, targets: Array | None) ->
     return _unit(np.concatenate([-sign * np.stack([row, *part, 0.0 * row]) for sign, part in zip(signs, parts, strict=True)]))
 
 
-def _totals(steps: Sequence[AuditedStep], pairs: Pairs) -> Array:
+def _totals(one: AuditedStep, steps: int, pairs: Pairs) -> Array:
     """(R, P)"""
-    return np.asarray(np.sum([step.first_order_losses(pairs) for step in steps], axis=0))
+    losses = one.first_order_losses(pairs)
+    return np.asarray(losses.reshape(steps, -1, losses.shape[1]).sum(axis=0))
 
 
 def _goal(totals: Array, mean_goal: Array) -> Array:
@@ -75,8 +78,8 @@ def _goal(totals: Array, mean_goal: Array) -> Array:
 
 
 def _unit(vectors: Array) -> Array:
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-300))
+    return np.asarray(vectors / np.maximum(norms(vectors)[..., None], 1e-300))
 
 
 def _in_ball(vectors: Array) -> Array:
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1.0))
+    return np.asarray(vectors / np.maximum(norms(vectors)[..., None], 1.0))

@@ -79,9 +79,10 @@ def _(plan: NetworkPlan, recording: Recording, dataset: Dataset[Any], request: A
     # A neighbour that was searched for in some runs tells about the distribution in the others only.
     chosen = candidates if request.record is None else 1
     fixed, fresh = losses[:, :, -1, : CORNERS * chosen], losses[:, transcript.searched :, -1, CORNERS * chosen :]
+    epsilon = cache(lambda delta: _last_epsilon(plan, delta)[nodes])
     for some in (fixed, fresh):
         if some.size:
-            findings += distribution_findings(some, lambda delta: _last_epsilon(plan, delta)[nodes])
+            findings += distribution_findings(some, epsilon)
     pure = np.isfinite(recording["privacy/node_bound"]).all()
     return Examined(nodes, losses, plan.releases.data_steps, findings, against="bound" if pure else "epsilon")
 
@@ -156,6 +157,18 @@ class Transcript:
         """All nodes as they begin iteration t: with the neighbours that they have heard by then."""
         settings = self.node.settings
         return self.node if self.plan.faults is None else Node(settings, self.node.nodes, self.everything, t - 1)
+
+    def step(self, t: int) -> tuple[Array, Array, Array]:
+        """Of all nodes: linear and quadratic term of the penalty in iteration t, and the argmin behind what was released."""
+        if t not in self._steps:
+            method, node, before = self.plan.method, self.node_before(t), self.history[t - 1]
+            terms = penalty_of(method, node, before, t, np.zeros_like(before.primal))
+            self._steps[t] = *terms, argmin_behind(method, node, before, self.history[t].primal, t)
+        return self._steps[t]
+
+    @cached_property
+    def _steps(self) -> dict[int, tuple[Array, Array, Array]]:
+        return {}
 
     def alike(self, node: int, t: int, runs: slice) -> list[Ints]:
         """Those of some runs in which a node takes the data step of iteration t, in groups with equally many neighbours."""
@@ -267,9 +280,9 @@ class NodeView:
         assert plan.releases.noise is not None
         before = transcript.history[t - 1]
         problem = self.problem
-        linear, quadratic = penalty_of(plan.method, node, before, t, np.zeros_like(before.primal))
+        linear, quadratic, f = transcript.step(t)
         linear, penalty = linear[runs, i], _common(quadratic, runs, i)
-        f = argmin_behind(plan.method, node, before, transcript.history[t].primal, t)[runs, i]
+        f = f[runs, i]
         about = problem, plan.releases.noise, float(node.settings.parameter[t, i]), penalty
         if perturbation.on_release:
             unchanged = Pairs(np.zeros(1, dtype=np.int64), self.rows[:1], None if self.targets is None else self.targets[:1])

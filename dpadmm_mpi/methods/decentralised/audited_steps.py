@@ -10,10 +10,10 @@ the slope of the loss; arrays are (runs, pairs of data sets, features).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,14 @@ from dpadmm_mpi.privacy.noises import Noise
 from dpadmm_mpi.problems.batched import Tilted
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.losses import Loss
+from dpadmm_mpi.problems.newton import norms
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.strategies import is_small
 from dpadmm_mpi.types import Array, Ints
 
 STACK = 1 << 20  # numbers of records that are worked on together
+ROUNDING = 1e-15  # of a vector that is a multiple of another one, relative
+LARGE = 32  # features from which half an inverse costs less than the call that makes it
 MARGINS = np.unique(np.concatenate([np.linspace(-40.0, 40.0, 4001), np.linspace(-3.0, 3.0, 6001)]))
 
 
@@ -94,7 +97,7 @@ class SomeRecords(NamedTuple):
         if self.problem.outputs == 1:
             return self.problem.loss.second(self.margins(f))[..., None, None]
         records = self.problem.with_records(self.rows, self.targets)
-        return np.stack([records.curvatures(margins) for margins in records.margins(f)])
+        return records.curvatures(records.margins(f))
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,14 @@ class AuditedStep(ABC):
     @cached_property
     def inverse(self) -> Array:
         """Of the Hessian at f, (R, d, d)."""
-        return np.asarray(np.linalg.inv(_hessians(self.problem, self.f, self.mu)), dtype=np.float64)
+        H, diagonal = self.problem.hessians(self.margins), np.arange(self.f.shape[1])
+        H[:, diagonal, diagonal] += self.mu + self.problem.rest_curvature(self.f)
+        return _inverse(H)
+
+    @cached_property
+    def margins(self) -> Array:
+        """Of all records."""
+        return self.problem.margins(self.f)
 
     @abstractmethod
     def shifts(self, pairs: Pairs) -> Array:
@@ -193,10 +203,10 @@ class AuditedStep(ABC):
 class InObjective(AuditedStep):
     """Noise in the objective's linear term, times `factor`."""
 
-    factor: float
+    factor: float | Array  # (R, 1, 1), where it is not that of all
 
     @property
-    def scale(self) -> float:
+    def scale(self) -> Any:
         """w over the factor: v = scale (a' o - b' n) with the slopes a', b'."""
         return self.problem.weight / self.factor
 
@@ -218,9 +228,21 @@ class InObjective(AuditedStep):
                 A, B, np.stack([new, old], axis=1), self.inverse.reshape(-1, k, old.shape[1], k, old.shape[1])
             )
         a, b = A[..., 0, 0], B[..., 0, 0]
-        from_old, from_new = old @ self.inverse, new @ self.inverse
-        nn, oo, no = np.vecdot(from_new, new), np.vecdot(from_old, old), np.vecdot(from_new, old)
+        nn, oo, no = self._forms(pairs)
         return np.asarray(-np.log((1.0 + a * nn) * (1.0 + b * oo) - a * b * no**2))
+
+    def _forms(self, pairs: Pairs) -> tuple[Array, Array, Array]:
+        """n' H^-1 n, o' H^-1 o and n' H^-1 o, each (R, P); most n are multiples of their o, which is in many pairs."""
+        records, place = np.unique(pairs.replaced, return_inverse=True)
+        old, new = self.rows[pairs.replaced], pairs.new
+        oo = np.vecdot(self.rows[records] @ self.inverse, self.rows[records])[:, place]
+        factor = np.vecdot(new, old) / np.maximum(np.vecdot(old, old), 1e-300)
+        nn, no = factor**2 * oo, factor * oo
+        others = norms(new - factor[:, None] * old) > ROUNDING * norms(new)
+        if others.any():
+            from_new = new[others] @ self.inverse
+            nn[:, others], no[:, others] = np.vecdot(from_new, new[others]), np.vecdot(from_new, old[others])
+        return nn, oo, no
 
     def supremum(self) -> float:
         """max over z of ln p(e) - ln p(e + v), ||v|| = (w/factor) (G + |L'(z)|), plus ln(1 + (w/mu) L''(z)).
@@ -282,8 +304,38 @@ class OnRelease(AuditedStep):
 
     def limits(self, pairs: Pairs) -> Array:
         """The worst v of the length w ||L'(n.f) n - L'(o.f) o|| / mu: the change of the gradient over the strong convexity."""
-        length = self.problem.weight / self.mu * np.linalg.norm(self.gradient_changes(pairs), axis=-1, keepdims=True)
+        length = self.problem.weight / self.mu * norms(self.gradient_changes(pairs))[..., None]
         return self.losses_by(length * _units(self.noise)[:, None])
+
+
+@dataclass(frozen=True)
+class _InTurn:
+    """The noise of several steps, one after the other along the first axis, each with its own parameter."""
+
+    kind: Noise
+    parameters: tuple[float, ...]
+
+    def log_ratio(self, noise: Array, shifted: Array, parameter: float) -> Array:
+        parts = zip(*(np.split(each, len(self.parameters)) for each in (noise, shifted)), self.parameters, strict=True)
+        return np.concatenate([self.kind.log_ratio(*part) for part in parts])
+
+    def score(self, noise: Array, parameter: float) -> Array:
+        parts = zip(np.split(noise, len(self.parameters)), self.parameters, strict=True)
+        return np.concatenate([self.kind.score(*part) for part in parts])
+
+
+def as_one(steps: Sequence[AuditedStep]) -> AuditedStep:
+    """Steps of one node in the same runs as one step in as many runs more: for what is to first order."""
+    first = steps[0]
+    changed: dict[str, Any] = {
+        "kind": _InTurn(first.kind, tuple(step.parameter for step in steps)),
+        **{name: np.concatenate([getattr(step, name) for step in steps]) for name in ("f", "noise")},
+    }
+    if isinstance(first, InObjective):
+        changed["factor"] = np.concatenate([np.full((len(step.f), 1, 1), step.factor) for step in steps])  # type: ignore[attr-defined]
+    one = replace(first, **changed)
+    one.__dict__["inverse"] = np.concatenate([step.inverse for step in steps])
+    return one
 
 
 def argmins(problem: NodeProblem, pairs: Pairs, linear: Array, quadratic: float, start: Array) -> Array:
@@ -318,10 +370,15 @@ def argmins(problem: NodeProblem, pairs: Pairs, linear: Array, quadratic: float,
     return np.concatenate(solved).swapaxes(0, 1)
 
 
-def _hessians(problem: NodeProblem, f: Array, ridge: float) -> Array:
-    """At every row of f, (R, d, d)."""
-    H, diagonal = problem.hessians(problem.margins(f)), np.arange(f.shape[1])
-    H[:, diagonal, diagonal] += ridge + problem.rest_curvature(f)
+def _inverse(H: Array) -> Array:
+    """Of symmetric, positive definite matrices, (R, d, d)."""
+    if H.shape[1] < LARGE:
+        return np.asarray(np.linalg.inv(H), dtype=np.float64)
+    from scipy.linalg.lapack import dpotrf, dpotri
+
+    for matrix in H:
+        upper, _ = dpotri(dpotrf(matrix)[0])
+        matrix[:] = np.triu(upper) + np.triu(upper, 1).T
     return H
 
 
@@ -341,4 +398,4 @@ def _parts(count: int, size: int) -> Iterator[slice]:
 
 
 def _units(vectors: Array) -> Array:
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-300))
+    return np.asarray(vectors / np.maximum(norms(vectors)[..., None], 1e-300))
