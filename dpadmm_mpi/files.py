@@ -76,7 +76,10 @@ def open_descriptor(path: Path, flags: int = os.O_RDONLY) -> int:
     file = os.open(path, flags | _AT_ONCE, _PERMISSIONS)
     try:
         with naming(path):
-            _refuse(os.fstat(file).st_mode, path)  # should it have been exchanged in between
+            found = os.fstat(file)
+            _refuse(found.st_mode, path)  # should it have been exchanged in between
+            if not found.st_size and not flags & (os.O_WRONLY | os.O_RDWR):
+                os.pread(file, 1, 0)  # BlockingIOError for those files of the kernel that wait for something to say
     except BaseException:
         os.close(file)
         raise

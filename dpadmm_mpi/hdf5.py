@@ -1,6 +1,7 @@
 """HDF5 files as others may have made them: opened with their name in every error, and nothing outside them followed."""
 
 import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import h5py
 import numpy as np
 
 from dpadmm_mpi.errors import InputError, RunError, advice_on, reason_of
-from dpadmm_mpi.files import refuse_special
+from dpadmm_mpi.files import open_descriptor
 
 _OPENINGS = 5  # of a file, where signals interrupt them
 UNCOMPRESSED = 1 << 20  # bytes that a dataset may have without taking room in the file
@@ -45,9 +46,9 @@ def _raise_system(error: Exception, path: Path | str) -> None:
 
 def open_to_read(path: Path) -> h5py.File:
     """Without a lock: looking at a running job disturbs nobody."""
-    refuse_special(path)
     for attempt in range(_OPENINGS):
         try:
+            os.close(open_descriptor(path))  # HDF5 itself would wait
             return _opened(path)
         except FileNotFoundError:
             raise InputError(f"{path}: no such file") from None

@@ -25,11 +25,13 @@ import msgspec
 from dpadmm_mpi.errors import InputError, RunError, advice_on, file_in, reason_of
 from dpadmm_mpi.files import (
     exists,
+    is_folder,
     make_folder,
     names_in,
     naming,
     open_descriptor,
     open_to_read,
+    refuse_special,
     remove,
     replace,
     sync_folder,
@@ -82,6 +84,8 @@ def restart_folder(log: Path) -> Path:
 def find(log: Path) -> Found | None:
     """The newest usable checkpoint of a log; None without one."""
     folder = restart_folder(log)
+    if exists(folder) and not is_folder(folder):
+        raise InputError(f"{folder} is not a folder; remove it, or choose another place with -o")
     notes: list[str] = []
     for name in ("checkpoint", "checkpoint.before"):
         try:
@@ -91,6 +95,7 @@ def find(log: Path) -> Found | None:
             journal = folder / checkpoint.journal
             if journal.parent != folder:
                 raise Damaged("its journal lies elsewhere")
+            _refuse_lost(journal)
             head: Entry | None = None
             for entry in entries(journal, checkpoint.length):  # all of it, for the checksums
                 head = head or entry
@@ -109,12 +114,20 @@ def find(log: Path) -> Found | None:
 
 def _checkpoint(path: Path) -> Checkpoint | None:
     """What a file holds, if it is there."""
+    _refuse_lost(path)
     try:
         file = open_to_read(path)
     except FileNotFoundError:
         return None
     with naming(path), file:
         return msgspec.msgpack.decode(read_frame(file), type=Checkpoint)
+
+
+def _refuse_lost(path: Path) -> None:
+    """A link to where nothing is just now, as on a disk that is not mounted: nothing is begun anew."""
+    refuse_special(path)
+    if uninterrupted(path.is_symlink) and not exists(path):
+        raise InputError(f"{path} is a symbolic link that leads nowhere; bring back what it leads to, or remove it")
 
 
 class Restart:
@@ -135,6 +148,7 @@ class Restart:
             try:
                 make_folder(self.folder)
                 sync_folder(self.folder.parent)
+                _refuse_lost(self.folder / "lock")
                 lock = open_descriptor(self.folder / "lock", os.O_RDWR | os.O_CREAT)
             except FileNotFoundError:  # removed in between by a job that has just finished
                 continue

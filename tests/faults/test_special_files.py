@@ -1,6 +1,8 @@
 """A pipe, a socket, a device, a folder or a link to itself in place of a file: refused with a sentence, never waited for."""
 
 import os
+import re
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from support import MakeConfig, planned, result_of
+from support import PROGRAMS, MakeConfig, WriteToml, command, planned, result_of
 
 from dpadmm_mpi import load
 from dpadmm_mpi.config.extensions import Extension
@@ -16,7 +18,7 @@ from dpadmm_mpi.config.extensions import load as load_extensions
 from dpadmm_mpi.config.files import read_table
 from dpadmm_mpi.data.readers import read_csv, read_hdf5, read_libsvm, read_npz
 from dpadmm_mpi.data.records import Wanted
-from dpadmm_mpi.errors import InputError
+from dpadmm_mpi.errors import InputError, RunError
 from dpadmm_mpi.methods.curated.linear_maps import load_array
 from dpadmm_mpi.reports.live import look
 from dpadmm_mpi.storage.checkpoint import Restart, find, restart_folder
@@ -102,6 +104,41 @@ def test_a_special_file_in_the_restart_folder_is_refused(tmp_path: Path, kind: s
         Restart(log) if name == "lock" else find(log)
     assert is_locked(log) is None
     assert failure(log) is None
+
+
+@pytest.mark.parametrize("name", ["lock", "checkpoint", "journal"])
+def test_a_link_that_leads_nowhere_is_no_reason_to_begin_anew(
+    tmp_path: Path, config: MakeConfig, write_toml: WriteToml, name: str
+) -> None:
+    """Its disk may not be mounted just now."""
+    job = ("run", write_toml(config(iterations=50, record={"checkpoint": 1})), "-o", tmp_path / "out.h5")
+    assert command(0, 20, *job, program=PROGRAMS / "mortal.py").returncode == -signal.SIGKILL
+    folder = restart_folder(tmp_path / "out.h5")
+    (path,) = folder.glob(f"{name}-*" if name == "journal" else name)
+    moved = path.replace(tmp_path / "elsewhere")
+    path.symlink_to(moved)
+    moved.rename(tmp_path / "unmounted")
+    process = command(*job, "--resume")
+    assert (process.returncode, "leads nowhere" in process.stderr) == (2, True)
+    (tmp_path / "unmounted").rename(moved)
+    assert command(*job, "--resume").returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a socket", "a device"])
+def test_what_stands_in_place_of_the_restart_folder_is_named(tmp_path: Path, kind: str) -> None:
+    KINDS[kind](restart_folder(tmp_path / "out.h5"))
+    with pytest.raises(InputError, match=re.escape("out.h5.restart is")):
+        find(tmp_path / "out.h5")
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_file_of_the_kernel_that_waits_for_something_to_say(tmp_path: Path, name: str) -> None:
+    """It claims to be an ordinary one."""
+    if not os.access("/proc/kmsg", os.R_OK):
+        pytest.skip("no /proc/kmsg here that may be read")
+    (tmp_path / name).symlink_to("/proc/kmsg")
+    with pytest.raises((InputError, RunError, BlockingIOError)):
+        READERS[name](tmp_path / name)
 
 
 @every_kind
