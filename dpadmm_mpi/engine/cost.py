@@ -46,6 +46,7 @@ CALLS_PRODUCTS = 15  # of an evaluation, for each node
 CALLS_SPARSE = 50  # before scipy begins with a product
 CALLS_NODE = 25  # around the work of a node of a hub, or to measure a large node
 CALLS_BATCH_STEP = 120
+CALLS_SETUP = 50  # of a node: its records, its problem, its place in graph and accounts
 CALLS_NOISE = 13
 CALLS_INNER_STEP = 25  # of one SVRG step without numba
 COLD = 1.25  # times as long as on a core of its own takes a rank that shares one
@@ -192,7 +193,7 @@ class _Work:
         """What is kept of a node, and the centralised optimum."""
         m = self.machine
         reference = ROUGH_EVALUATIONS * self._evaluation() + self._hessian() + EIGENVECTORS * self.d**3 * m.product
-        seconds = np.where(self.kept, reference, 0.0)
+        seconds = np.where(self.kept, reference, 0.0) + CALLS_SETUP * m.call
         if not self.plan.seeks_optimum:
             return seconds
         if self.curated:
@@ -266,7 +267,7 @@ class _Work:
         """The shard, twice while it changes its storage; what is kept; the state, and copies on their way."""
         d = self.d
         stored = np.where(self.sparse, 12.0, 8.0) * self.entries
-        changes = self.small | (self.sparse & (not self.rows.sparse))
+        changes = self.sparse & (not self.rows.sparse)
         kept = np.where(self.kept, 8.0 * (d * d + 2.0 * self.B * self.runs), 0.0)
         state = 160.0 * d * self.runs
         return stored + np.where(changes, 8.0 * self.B * d, 0.0) + kept + state + NODE

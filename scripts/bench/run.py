@@ -20,7 +20,7 @@ import history
 from common import Row, machine
 
 BENCHMARKS = (
-    "solves", "problems", "methods", "figure", "ranks", "small_nodes", "recording", "records", "startup", "cost",
+    "solves", "problems", "methods", "figure", "ranks", "small_nodes", "million", "recording", "records", "startup", "cost",
     "disropt_admm",
 )  # fmt: skip
 
