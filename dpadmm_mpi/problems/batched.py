@@ -195,10 +195,11 @@ def _descend(tilted: Tilted, start: Array) -> tuple[Array, Array]:
     margins, gradient, residual = tilted.gradients(f)
     curvature = tilted.curvatures_along(gradient, margins)
     ascent = gradient / curvature
+    before, step = gradient, ascent  # of the step that has led here
     pairs = np.empty((len(start), 2 * STEPS, start.shape[1]))  # p, z, p, z, ...
     bound, pace = residual, (TOLERANCE / residual) ** (1.0 / STEPS)
     under_way = residual < np.inf
-    for used in range(0, 2 * STEPS, 2):
+    for steps in range(STEPS):
         under_way = under_way & (residual > TOLERANCE) & (residual <= bound)
         left = np.count_nonzero(under_way)
         if 2 * left <= len(here):  # otherwise those that have left cost less than their neighbours' move
@@ -206,20 +207,25 @@ def _descend(tilted: Tilted, start: Array) -> tuple[Array, Array]:
             if not left:
                 return found, residuals
             stay = np.flatnonzero(under_way)
-            tilted, here, f, gradient, ascent = tilted.at(stay), here[stay], f[stay], gradient[stay], ascent[stay]
-            curvature, pairs, bound, pace, under_way = curvature[stay], pairs[stay], bound[stay], pace[stay], under_way[stay]
+            tilted, here, under_way = tilted.at(stay), here[stay], under_way[stay]
+            f, gradient, before, step, ascent = f[stay], gradient[stay], before[stay], step[stay], ascent[stay]
+            curvature, pairs, bound, pace = curvature[stay], pairs[stay], bound[stay], pace[stay]
+        if steps > 0:
+            # The inverse Hessian H becomes H - (p z' + z p'), as in quasi_newton.py.
+            product = gradient / curvature
+            if steps > 1:
+                product -= corrections(pairs[:, : 2 * steps - 2], gradient)
+            y, u = gradient - before, product - ascent  # u = H y
+            sy = np.vecdot(step, y)
+            weight = np.where(sy > 0.0, 1.0 / sy, 0.0)[:, None]  # 0: round-off, or the solve has left
+            root = np.sqrt(weight)
+            p = root * step
+            z = root * u - 0.5 * (1.0 + weight * np.vecdot(y, u)[:, None]) * p
+            pairs[:, 2 * steps - 2], pairs[:, 2 * steps - 1] = p, z
+            ascent = product - (np.vecdot(z, gradient)[:, None] * p + np.vecdot(p, gradient)[:, None] * z)
         step = np.where(under_way[:, None], -ascent, 0.0)
         f, before = f + step, gradient
         _, gradient, residual = tilted.gradients(f)
-        # The inverse Hessian H becomes H - (p z' + z p'), as in quasi_newton.py.
-        product = gradient / curvature - corrections(pairs[:, :used], gradient)
-        y, u = gradient - before, product - ascent  # u = H y
-        sy = np.vecdot(step, y)
-        weight = np.where(sy > 0.0, 1.0 / sy, 0.0)[:, None]  # 0: round-off, or the solve has left
-        root, new = np.sqrt(weight), pairs[:, used : used + 2]
-        new[:, 0] = root * step
-        new[:, 1] = root * u - 0.5 * (1.0 + weight * np.vecdot(y, u)[:, None]) * new[:, 0]
-        ascent = product - corrections(new, gradient)
         bound = bound * pace
     found[here], residuals[here] = f, residual
     return found, residuals

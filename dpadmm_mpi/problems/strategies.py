@@ -13,7 +13,7 @@ N = TypeVar("N", float, Array)
 
 SMALL_WORK = 1 << 18  # multiplications of one Hessian, up to which a call of numpy costs more than the arithmetic
 SMALL_FEATURES = 64
-CHUNK = 1 << 17  # numbers of a stack of small nodes that are worked on together: they stay in the processor's cache
+CHUNK = 1 << 18  # numbers of a stack of small nodes that are worked on together: they stay in the processor's cache
 STACKED = 1 << 22  # numbers of small nodes in one place; more of them begin another one
 KEPT_FEATURES = 1024  # up to which a node keeps a d x d factorisation, if it has more records than features: 8 MB
 TOGETHER = 1 << 22  # numbers of nodes that are solved together: they stay in the cache from one step to the next

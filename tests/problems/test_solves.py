@@ -8,8 +8,8 @@ import pytest
 from numpy.random import Generator
 from scipy import sparse
 
+from dpadmm_mpi.problems import batched, strategies
 from dpadmm_mpi.problems import quasi_newton as quasinewton
-from dpadmm_mpi.problems import strategies
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.losses import HuberHinge, Logistic, Loss, losses
 from dpadmm_mpi.problems.newton import TOLERANCE
@@ -195,13 +195,30 @@ def test_easy_and_hard_nodes_that_are_solved_together(
         assert solve([k])[0].tobytes() == found[:, [k]].tobytes()
 
 
+@pytest.mark.parametrize("loss", LOSSES[:2], ids=["logistic", "huber"])
+def test_small_nodes_take_hessians_only_where_gradients_are_slow(
+    rng: Generator, monkeypatch: pytest.MonkeyPatch, loss: Loss
+) -> None:
+    """A large quadratic term makes the objectives nearly round; without one, some take steps of Newton's method."""
+    asked = []
+    directions = batched.Tilted.directions
+    monkeypatch.setattr(batched.Tilted, "directions", lambda self, at: asked.append(len(at.f)) or directions(self, at))
+    shards, linear = [rows(rng, 20, 20, 1.0) for _ in range(50)], rng.standard_normal((1, 50, 20))
+    problems = LocalProblems(NodeProblem(X.copy(), loss, 20.0, RIDGE) for X in shards)
+    for quadratic, by_newton in ((8.0, False), (0.1, True)):
+        _, residuals = problems.argmins(linear, np.full(50, quadratic), np.zeros((1, 50, 20)))
+        assert bool(asked) == by_newton
+        assert residuals.max() <= TOLERANCE
+
+
 def test_a_large_batch_in_chunks_gives_the_same_bits(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    X, linear = np.stack([rows(rng, 9, 5, 1.0) for _ in range(300)]), rng.standard_normal((2, 300, 5))
+    X, linear = np.stack([rows(rng, 9, 16, 1.0) for _ in range(300)]), rng.standard_normal((2, 300, 16))
+    quadratic, start = 3 * rng.random(300), rng.standard_normal((2, 300, 16)) * 10.0 ** rng.integers(-2, 2, 300)[:, None]
 
     def found(chunk: int) -> tuple[Array, Array]:
         monkeypatch.setattr(strategies, "CHUNK", chunk)
         problems = LocalProblems(NodeProblem(x.copy(), LOGISTIC, 5.0, RIDGE) for x in X)
-        return problems.argmins(linear, np.ones(300), np.zeros((2, 300, 5)))
+        return problems.argmins(linear, quadratic, start)
 
     first = found(1 << 16)
     for chunk in (1, 700, 1 << 20):
