@@ -23,9 +23,8 @@ class LocalProblems(Sequence[NodeProblem]):
         self._problems: list[NodeProblem] = []
         self._batches: list[tuple[Ints, Batch]] = []
         self._references: dict[int, quasi_newton.Reference] = {}
-        # Points and their margins, by the first node of those that were solved together, for whoever asks next.
-        self._solved: dict[int, tuple[Array, Array]] = {}  # by a solve, step upon step: to be measured
-        self._measured: dict[int, tuple[Array, Array]] = {}  # from the points: to begin a solve as if they were not known
+        # Where solves ended, and the margins there, by the first node of those that were solved together: to be measured.
+        self._solved: dict[int, tuple[Array, Array]] = {}
         small: dict[Any, list[int]] = {}
         alike: dict[Any, list[int]] = {}
         self._damped: list[int] = []
@@ -106,8 +105,6 @@ class LocalProblems(Sequence[NodeProblem]):
         margins = None if solved is None else solved[1]
         if margins is None or not known.all():
             fresh = quasi_newton.margins_at(problems, points)
-            if problems[0].stays_in_cache:  # otherwise the start of a solve fetches the records anyway
-                self._measured[nodes[0]] = points.copy(), fresh
             margins = np.where(known[:, None], margins, fresh) if margins is not None and known.any() else fresh
         return np.asarray(np.mean(problems[0].losses(margins), axis=-1))
 
@@ -168,7 +165,6 @@ class LocalProblems(Sequence[NodeProblem]):
         if active.all() and len(terms) == 1:
             return self._argmins(node, linear, terms, start, one)
         points, residuals = np.full_like(start, np.nan), np.full(len(start), np.nan)
-        self._measured.pop(node[0], None)
         for term in terms:
             runs = np.flatnonzero(active & (quadratic == term))
             points[runs], residuals[runs] = self._argmins(node, linear[runs], np.array([term]), start[runs], one)
@@ -182,9 +178,7 @@ class LocalProblems(Sequence[NodeProblem]):
         problems = [self._problems[k] for k in nodes]
         if nodes[-1] not in self._references:
             self._references |= zip(nodes, quasi_newton.references(problems), strict=True)
-        measured = self._measured.pop(nodes[0], None)
-        margins = measured[1] if measured is not None and _are_known(start, measured).all() else None
-        found = quasi_newton.argmin(problems, [self._references[k] for k in nodes], linear, quadratic, start, margins)
+        found = quasi_newton.argmin(problems, [self._references[k] for k in nodes], linear, quadratic, start)
         self._solved[nodes[0]] = found.f, found.margins
         return found.f, found.residual
 
@@ -194,7 +188,6 @@ class LocalProblems(Sequence[NodeProblem]):
         """One after the other; their margins are put together as those of all nodes, where no point of the others is known."""
         points, residuals = np.full_like(start, np.nan), np.full(len(nodes), np.nan)
         margins = np.zeros((len(nodes), self._problems[nodes[0]].records))
-        self._measured.pop(nodes[0], None)
         ones = np.ones(1, dtype=bool)
         for row in np.flatnonzero(active).tolist():
             one = slice(row, row + 1)

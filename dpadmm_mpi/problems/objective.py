@@ -1,6 +1,7 @@
 """One node's objective O_i (docs/mathematics.md, section 1) and the exact argmin of it plus linear and quadratic terms."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -93,13 +94,23 @@ class NodeProblem:
         return blocks(self.rows)
 
     def _forget_division(self) -> None:
-        for name in ("rows", "_blocks", "_pair_products"):
+        for name in ("rows", "_blocks", "_pair_products", "in_single"):
             vars(self).pop(name, None)
 
     @property
     def _shape(self) -> tuple[int, int]:
         shape: tuple[int, int] = self.rows.shape if self._given is None else self._given.shape
         return shape
+
+    @cached_property
+    def in_single(self) -> "NodeProblem":
+        """The same objective in single precision, for the evaluations of a solve that is not yet near its end."""
+        rough = copy(self)
+        rough._forget_division()
+        rough.rows = self.rows.in_single()
+        if self.targets is not None:
+            rough.targets = self.targets.astype(np.float32)
+        return rough
 
     @property
     def stays_in_cache(self) -> bool:
@@ -151,8 +162,8 @@ class NodeProblem:
         return self.loss.value(margins)
 
     def slopes(self, margins: Array, part: slice = ALL) -> Array:
-        """L' at the margins of some records, one for each margin."""
-        return self.loss.first(margins)
+        """L' at the margins of some records, one for each margin, in their precision."""
+        return self.loss.first(margins).astype(margins.dtype, copy=False)
 
     def bends(self, margins: Array) -> Array:
         """The mean of L'' in every row, roughly: over no more than a thousand records or two."""

@@ -11,6 +11,7 @@ numbers do not depend on the nodes beside it: records are multiplied node by nod
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,9 @@ _ROUGH_EVALUATIONS = 4  # a Hessian near the minimum is as good as one at it
 _LOOK_BACK = 4  # steps over which the rate of convergence is measured
 _FLAT = 0.5  # a step along a direction is long enough when the slope has fallen to this share: BFGS asks for no more
 _TRIALS = 30
+_FAR = 1e-4  # residual above which the next evaluation is in single precision: half as much to fetch, twice as fast an exp
+_COARSE = 1e-6  # residual up to which single precision sees little but its own round-off
+_SINGLES = 10  # steps by which a solve has come that far, unless its gradient is a small rest of large numbers
 _BENDS = 1e-3, 1e3  # at most so much less or more than at the reference: a smoothed hinge may not bend at all
 _CROWDED = 0.7  # share of a node's solves under way, up to which those at their end leave
 
@@ -42,47 +46,76 @@ class Points(NamedTuple):
     def at(self, which: Ints) -> "Points":
         return Points(self.f[which], self.margins[which], self.gradient[which], self.residual[which])
 
+    def put(self, which: Ints, points: "Points") -> "Points":
+        """With others in these places; in double precision, if any are."""
+        both = [all_.astype(np.result_type(all_, some), copy=False) for all_, some in zip(self, points, strict=True)]
+        for all_, some in zip(both, points, strict=True):
+            all_[which] = some
+        return Points(*both)
 
+
+@dataclass(frozen=True)
 class Objectives:
     """O_i(f) + linear.f and a quadratic term, which `ridge` holds together with that of O_i."""
 
-    def __init__(self, problems: Sequence[NodeProblem], linear: Array, ridge: Array) -> None:
-        self._problems = problems  # one for all rows; or one for each, with as many records as the others, and in the cache
-        self.linear, self.ridge = linear, ridge  # (rows, d), and (1,) or (rows,)
-        self.weight = np.array([problem.weight for problem in problems])  # of a record
-        self._scales = np.array([problem.scales for problem in problems]).T
-        self._norm_of_linear = norms(linear)
-        self.of_several_nodes = len(problems) > 1
-        one_output = problems[0].outputs == 1
-        self._row_by_row = self.of_several_nodes or (len(linear) == 1 and problems[0].stays_in_cache and one_output)
+    problems: Sequence[NodeProblem]  # one for all rows; or one for each, with as many records as the others, and in the cache
+    linear: Array  # (rows, d)
+    ridge: Array  # (1,) or (rows,), as are:
+    weight: Array  # of a record
+    scales: Array  # (2, 1) or (2, rows)
+    norm_of_linear: Array  # (rows,)
+    begins_in_single: bool
+    row_by_row: bool
+
+    @classmethod
+    def tilted(cls, problems: Sequence[NodeProblem], linear: Array, ridge: Array) -> "Objectives":
+        weight, scales = np.array([problem.weight for problem in problems]), np.array([problem.scales for problem in problems])
+        in_cache = all(problem.stays_in_cache for problem in problems)
+        row_by_row = len(problems) > 1 or (len(linear) == 1 and in_cache and problems[0].outputs == 1)
+        # Records that are fetched from memory are there once, not twice; and a tolerance may ask for more from the beginning.
+        in_single = in_cache and all(problem.tolerance is None for problem in problems)
+        return cls(problems, linear, ridge, weight, scales.T, norms(linear), in_single, row_by_row)
+
+    @property
+    def of_several_nodes(self) -> bool:
+        return len(self.problems) > 1
 
     def of(self, which: Ints) -> "Objectives":
         """Of some rows alone."""
-        if self.of_several_nodes:
-            return Objectives([self._problems[k] for k in which.tolist()], self.linear[which], self.ridge[which])
-        return Objectives(self._problems, self.linear[which], self.ridge)
+        linear, norm = self.linear[which], self.norm_of_linear[which]
+        if not self.of_several_nodes:
+            return replace(self, linear=linear, norm_of_linear=norm)
+        some = [self.problems[k] for k in which.tolist()]
+        return replace(
+            self, problems=some, linear=linear, ridge=self.ridge[which],
+            weight=self.weight[which], scales=self.scales[:, which], norm_of_linear=norm,
+        )  # fmt: skip
 
-    def at(self, f: Array, margins: Array | None = None) -> Points:
-        """With the margins there where they are known."""
-        if margins is not None:
-            return self.points(f, Evaluation(margins, self._weighted_sums(self.slopes(margins))))
-        if not self._row_by_row:
-            return self.points(f, self._problems[0].at(f))
-        found = Evaluation(np.empty((len(f), self._problems[0].records)), np.empty_like(f))
-        for k, problem in enumerate(self._problems):  # both passes over one's records while they are in the cache
-            found.margins[k] = problem.from_products(problem.rows.product(f[k]))
-            found.sums[k] = problem.rows.weighted_sum(problem.slopes(found.margins[k]))
-        return self.points(f, found)
+    def at(self, f: Array, far: Bools) -> Points:
+        """Where a solve is far from its end, in single precision; runs of one node are so together."""
+        far = far & self.begins_in_single
+        in_single = far if self.row_by_row else np.full(len(f), far.all())
+        points = self.points(f, self._evaluations(f, in_single))
+        coarse = np.flatnonzero(in_single & ~((points.residual > _COARSE) & (points.residual < np.inf)))
+        if len(coarse):  # what is left, or how large the numbers are, can be seen in double precision alone
+            again, there = self.of(coarse), f[coarse]
+            points = points.put(coarse, again.points(there, again._evaluations(there, np.zeros(len(coarse), dtype=bool))))
+        return points
+
+    def _evaluations(self, f: Array, in_single: Bools) -> Evaluation:
+        first = self.problems[0]
+        if not self.row_by_row:
+            return first.in_single.at(f.astype(np.float32)) if in_single.any() else first.at(f)
+        found = Evaluation(np.empty((len(f), first.records)), np.empty_like(f))
+        for k, problem in enumerate(self.problems):  # both passes over one's records while they are in the cache
+            chosen, point = (problem.in_single, f[k].astype(np.float32)) if in_single[k] else (problem, f[k])
+            margins = chosen.from_products(chosen.rows.product(point))
+            found.margins[k], found.sums[k] = margins, chosen.rows.weighted_sum(chosen.slopes(margins))
+        return found
 
     def slopes(self, margins: Array) -> Array:
         """L' of every record; the loss does not depend on the node, unless there is but one."""
-        return self._problems[0].slopes(margins)
-
-    def _weighted_sums(self, weights: Array) -> Array:
-        """sum_n weight_n y_n x_n"""
-        if not self._row_by_row:
-            return self._problems[0].weighted_sums(weights)
-        return np.stack([problem.rows.weighted_sum(w) for problem, w in zip(self._problems, weights, strict=True)])
+        return self.problems[0].slopes(margins)
 
     def points(self, f: Array, found: Evaluation) -> Points:
         """Gradients and their norms relative to those of their terms."""
@@ -93,12 +126,12 @@ class Objectives:
         np.add(data, pull, out=gradient)
         gradient += self.linear
         of_data, of_pull, of_gradient = norms(terms)
-        scale = np.minimum(np.maximum(of_data + of_pull + self._norm_of_linear, self._scales[0]), self._scales[1])
+        scale = np.minimum(np.maximum(of_data + of_pull + self.norm_of_linear, self.scales[0]), self.scales[1])
         return Points(f, found.margins, gradient, np.where(scale < np.inf, of_gradient / scale, np.nan))
 
     def hessian(self, row: int, margins: Array) -> Array:
         k = row if self.of_several_nodes else 0
-        return self._problems[k].hessian(margins, float(self.ridge[k]))
+        return self.problems[k].hessian(margins, float(self.ridge[k]))
 
 
 def margins_at(problems: Sequence[NodeProblem], f: Array) -> Array:
@@ -129,8 +162,9 @@ def references(problems: Sequence[NodeProblem]) -> list[Reference]:
     zero = np.zeros((len(problems), problems[0].features))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         diagonals = np.stack([_diagonal(problem) for problem in problems])
-        objectives = Objectives(problems, zero, np.array([problem.ridge for problem in problems]))
-        near = _descend(objectives, lambda g, here: g / diagonals[here], objectives.at(zero), roughly=True)
+        objectives = Objectives.tilted(problems, zero, np.array([problem.ridge for problem in problems]))
+        first = objectives.at(zero, np.ones(len(zero), dtype=bool))
+        near = _descend(objectives, lambda g, here: g / diagonals[here], first, roughly=True)
         kept = []
         for k, problem in enumerate(problems):
             margins = near.margins[k] if near.residual[k] < np.inf else problem.zero_margins()
@@ -180,17 +214,16 @@ def argmin(
     linear: Array,
     quadratic: Array,
     start: Array,
-    margins: Array | None = None,
 ) -> Solutions:
     """argmin_f O_i(f) + linear.f + (quadratic_i/2) ||f||^2 for every row of `linear`, from that row of `start`.
 
-    One node (problem, reference, quadratic term) for all rows, or one for each. `margins`: of `start`, where they are known.
+    One node (problem, reference, quadratic term) for all rows, or one for each.
     """
     ridge = np.array([problem.ridge for problem in problems]) + quadratic
     # Overflow ends in the damped method, and there in a residual; a solve at its end may have a residual of 0.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        objectives = Objectives(problems, linear, ridge)
-        first = objectives.at(start.copy(), margins)
+        objectives = Objectives.tilted(problems, linear, ridge)
+        first = objectives.at(start.copy(), np.ones(len(start), dtype=bool))
         inverse = _kept_inverse(kept, ridge, problems[0].bends(first.margins))
         found = _descend(objectives, inverse, first)
     for k in np.flatnonzero(~(found.residual <= TOLERANCE)).tolist():
@@ -211,7 +244,7 @@ def _descend(objectives: Objectives, inverse: Product, start: Points, roughly: b
     hessian = _Inverse(inverse, start.f.shape)
     history: list[Array] = []  # residuals; nan before a solve has taken its present Hessian
     before, direction = now, np.zeros_like(now.f)
-    for _ in range(_ROUGH_EVALUATIONS if roughly else EVALUATIONS):
+    for step in range(_ROUGH_EVALUATIONS if roughly else EVALUATIONS):
         under_way = now.residual > TOLERANCE  # neither found nor no longer a number
         left = np.count_nonzero(under_way)
         if not left:
@@ -234,14 +267,14 @@ def _descend(objectives: Objectives, inverse: Product, start: Points, roughly: b
                     residuals[k] = np.nan
         direction = -ascent
         direction[~under_way] = 0.0
-        before, now = now, _search(objectives, now, direction)
+        before, now = now, _search(objectives, now, direction, (now.residual > _FAR) & (step < _SINGLES))
     return _put(found, here, now)
 
 
 def _put(found: Solutions | None, here: Ints, now: Points) -> Solutions:
     """The solves that are here have come so far."""
     if found is None:  # all of them
-        return Solutions(now.f, now.residual, now.margins)
+        return Solutions(now.f, now.residual, np.asarray(now.margins, dtype=np.float64))
     for all_, some in zip(found, (now.f, now.residual, now.margins), strict=True):
         all_[here] = some
     return found
@@ -304,13 +337,13 @@ def _are_slow(history: list[Array]) -> Bools:
     return np.log(history[-1] / TOLERANCE) > HESSIAN_COST * fall_per_step
 
 
-def _search(objectives: Objectives, now: Points, direction: Array) -> Points:
+def _search(objectives: Objectives, now: Points, direction: Array, are_far: Bools) -> Points:
     """To where the slopes along the directions have nearly vanished. A whole step is nearly always right.
 
     The slope along p is (C/B) sum_n L'_n (X p)_n + (ridge f + linear).p + t ridge p.p. The objective is convex: the slope
     rises along the line and has one zero, which secants close in on.
     """
-    after = objectives.at(now.f + direction)
+    after = objectives.at(now.f + direction, are_far)
     low, slope_low, here = np.zeros(len(direction)), np.vecdot(now.gradient, direction), np.vecdot(after.gradient, direction)
     enough = -_FLAT * slope_low
     steep = np.abs(here) > enough  # neither flat enough nor not a number, which the caller sees
@@ -334,7 +367,5 @@ def _search(objectives: Objectives, now: Points, direction: Array) -> Points:
         steep &= np.abs(here) > enough
         if not steep.any():
             break
-    nearer = objectives.of(moved).at(now.f[moved] + length[moved, None] * direction[moved])
-    for all_, some in zip(after, nearer, strict=True):
-        all_[moved] = some
-    return after
+    nearer = objectives.of(moved).at(now.f[moved] + length[moved, None] * direction[moved], are_far[moved])
+    return after.put(moved, nearer)

@@ -14,6 +14,7 @@ from dpadmm_mpi.problems import strategies
 from dpadmm_mpi.types import Array, CsrMatrix, Ints, Matrix
 
 FEW = 3  # vectors that are multiplied with the records faster one by one than together
+FEW_SPARSE = 7  # the same of the columns that are looked up
 LONG = 64  # features from which numpy fetches a record in one go, and three times as fast as BLAS fetches several
 GRAM_ROWS = 1024  # weighted at a time: the copy stays in the processor's cache, and a shard is in memory once
 SKINNY = 10**6  # multiplications up to which BLAS takes matrices as they lie, which is twice as fast for narrow ones
@@ -51,6 +52,10 @@ class Records(Protocol):
 
     def part(self, rows: slice) -> "Records":
         """Some rows: views where that is possible."""
+        ...
+
+    def in_single(self) -> "Records":
+        """A copy in single precision."""
         ...
 
     def matrix(self) -> Matrix:
@@ -97,6 +102,9 @@ class DenseRecords:
     def part(self, rows: slice) -> "DenseRecords":
         return DenseRecords(self._rows[rows], fetch=True)
 
+    def in_single(self) -> "DenseRecords":
+        return DenseRecords(self._rows.astype(np.float32), self._fetch)
+
     def matrix(self) -> Matrix:
         return self._rows
 
@@ -121,10 +129,13 @@ class SparseRecords:
         return product
 
     def products(self, f: Array) -> Array:
-        if len(f) <= FEW:
-            return np.stack([self.product(each) for each in f])
+        if len(f) <= FEW_SPARSE:
+            products = f[:, self._common] @ self._dense
+            for row, each in zip(products, f, strict=True):
+                self._loops.csr_matvec(*self.shape, *self._csr, each, row)
+            return products
         # A row for each record: what belongs to a number that is looked up lies together.
-        products, vectors = np.empty((self.shape[0], len(f))), np.ascontiguousarray(f.T)
+        products, vectors = np.empty((self.shape[0], len(f)), self._rest.data.dtype), np.ascontiguousarray(f.T)
         common = vectors[self._common]
         for rows in self._skinny(len(f)):
             np.matmul(self._dense[:, rows].T, common, out=products[rows])
@@ -132,21 +143,25 @@ class SparseRecords:
         return products.T
 
     def weighted_sum(self, weights: Array) -> Array:
-        sums = np.zeros(self.shape[1])
+        sums = np.zeros(self.shape[1], self._rest.data.dtype)
         self._loops.csc_matvec(*self.shape[::-1], *self._csr, weights, sums)  # X in CSR is X' in CSC
         sums[self._common] = self._dense @ weights
         return sums
 
     def weighted_sums(self, weights: Array) -> Array:
-        if len(weights) <= FEW:
-            return np.stack([self.weighted_sum(w) for w in weights])
+        if len(weights) <= FEW_SPARSE:
+            sums = np.zeros((len(weights), self.shape[1]), self._rest.data.dtype)
+            for row, each in zip(sums, np.ascontiguousarray(weights), strict=True):
+                self._loops.csc_matvec(*self.shape[::-1], *self._csr, each, row)
+            sums[:, self._common] = weights @ self._dense.T
+            return sums
         sums = self._rest_sums(np.ascontiguousarray(weights.T))
         sums[self._common] = sum(self._dense[:, rows] @ weights[:, rows].T for rows in self._skinny(len(weights)))
         return sums.T
 
     def _rest_sums(self, weights: Array) -> Array:
         """X' w without the common columns; vectors are columns."""
-        sums = np.zeros((self.shape[1], weights.shape[1]))
+        sums = np.zeros((self.shape[1], weights.shape[1]), self._rest.data.dtype)
         self._loops.csc_matvecs(*self.shape[::-1], weights.shape[1], *self._csr, weights.ravel(), sums.ravel())
         return sums
 
@@ -183,6 +198,11 @@ class SparseRecords:
 
     def part(self, rows: slice) -> "SparseRecords":
         return SparseRecords(self._common, self._dense[:, rows], _csr_rows(self._rest, rows))
+
+    def in_single(self) -> "SparseRecords":
+        content = self._rest.data.astype(np.float32), self._rest.indices, self._rest.indptr
+        rest = type(self._rest)(content, shape=self.shape)  # type: ignore[call-arg]  # scipy's
+        return SparseRecords(self._common, self._dense.astype(np.float32), rest)
 
     def matrix(self) -> Matrix:
         """Put together as CSR, in memory of its own."""

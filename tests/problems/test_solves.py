@@ -131,6 +131,29 @@ def test_the_damped_method_takes_over_where_the_kept_factorisation_fails(
     assert relative_gradient(X, LOGISTIC, found.f[0], linear, 1.0 + RIDGE) <= 2 * TOLERANCE
 
 
+@pytest.mark.parametrize("shift", [0.0, 1e39], ids=["balanced", "too large for single precision"])
+def test_single_precision_costs_neither_exactness_nor_the_damped_method(
+    rng: Generator, monkeypatch: pytest.MonkeyPatch, shift: float
+) -> None:
+    """Starts beyond its range, or at solutions where a gradient is a small rest of large sums, beside ordinary ones."""
+    monkeypatch.setattr(quasinewton, "minimise", None)
+    half = rows(rng, 900, 70, 1.0)
+    X = np.concatenate([half, -half]) if shift == 0.0 else half
+    problem = NodeProblem(X, LOGISTIC, C, RIDGE)
+    kept = quasinewton.references([problem])
+    linear, start = rng.standard_normal((3, 70)), rng.standard_normal((3, 70))
+    linear[0] *= 1e-6
+    start[0] *= shift
+    for few in (slice(None), slice(0, 1)):
+        found = quasinewton.argmin([problem], kept, linear[few], np.array([1.0]), start[few])
+        for f, term in zip(found.f, linear[few], strict=True):
+            parts = np.stack([C / len(X) * X.T @ LOGISTIC.first(X @ f), (1.0 + RIDGE) * f, term])
+            size = max(np.linalg.norm(parts, axis=1).sum(), 1e-5 * C)  # below this share of C, a gradient is round-off
+            assert np.linalg.norm(parts.sum(axis=0)) <= 2 * TOLERANCE * size
+        assert found.margins.dtype == np.float64
+        assert np.allclose(found.margins, found.f @ X.T, rtol=0, atol=1e-12)
+
+
 @pytest.fixture(params=[1, 2])
 def network(request: pytest.FixtureRequest, rng: Generator) -> Solves:
     """Forty nodes, many shapes, small and large, and one data step's arguments for all of them in one run or two."""
