@@ -113,14 +113,11 @@ def launcher_words(ranks: int, environment: Mapping[str, str] = os.environ) -> s
 def instead_of_sharing(ranks: int, cores: int, factor: float | None = None) -> str:
     """What to do where a host has more ranks than cores; `factor`: how much longer they take, if that is known."""
     times = "take longer than" if factor is None else f"take about {factor:.2g} times as long as"
+    shared, instead = ("1 core", "1 rank") if cores == 1 else (f"{cores} cores", f"{cores} ranks")
     return (
-        f"{ranks} ranks that share {_several(cores)} {times} {cores}, one per core; start as many ranks as there are cores: "
-        "the nodes are dealt over them, with the same bits"
+        f"{ranks} ranks that share {shared} {times} {instead}; start as many ranks as there are cores: the nodes are dealt "
+        "over them, with the same bits"
     )
-
-
-def _several(cores: int) -> str:
-    return "1 core" if cores == 1 else f"{cores} cores"
 
 
 def usable_cores() -> set[int]:

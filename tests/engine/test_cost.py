@@ -160,7 +160,7 @@ def test_the_words_of_check() -> None:
     )
 
 
-SHARED = r"5 ranks that share 3 cores take about \S+ times as long as 3, one per core; start as many ranks as there are cores.*"
+SHARED = r"5 ranks that share 3 cores take about \S+ times as long as 3 ranks; start as many ranks as there are cores.*"
 
 
 @pytest.mark.parametrize(("cores", "advice"), [(5, None), (3, SHARED)])

@@ -30,7 +30,18 @@ def test_ucx_is_left_out_on_one_host_only(
     assert {name.removeprefix("OMPI_MCA_"): value for name, value in environment.items() if "MCA" in name} == used
 
 
-@pytest.mark.parametrize(("cores", "advised"), [(4, []), (2, ["4 ranks that share 2 cores take longer than 2"])])
+@pytest.mark.parametrize(
+    ("cores", "advised"),
+    [
+        (4, []),
+        (
+            2,
+            [
+                "4 ranks that share 2 cores take longer than 2 ranks; start as many ranks as there are cores: the nodes are dealt over them"
+            ],
+        ),
+    ],
+)
 def test_a_job_with_more_ranks_than_cores_says_what_is_faster(
     monkeypatch: pytest.MonkeyPatch, cores: int, advised: list[str]
 ) -> None:
