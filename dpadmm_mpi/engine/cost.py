@@ -39,7 +39,7 @@ CENTRE_STEPS = 80  # Newton steps of the curated optimum, over all centres
 # Calls of numpy, and of what is around them, in units of the smallest one. Those down to CALLS_NODE serve all runs that go side
 # by side, and CALLS_EVALUATION and CALLS_NODE the nodes of a rank that are solved together in one run.
 CALLS_ITERATION = 150  # of a rank, with its exchange of messages
-CALLS_TURN = 1200  # lost by a rank that shares its core, in every iteration: it falls asleep, and wakes up to cold caches
+CALLS_TURN = 3000  # lost by a rank that shares its core, in every iteration: it falls asleep, and wakes up to cold caches
 CALLS_ROW = 400  # of rank 0, with its share of what is written at a time
 CALLS_EVALUATION = 60
 CALLS_PRODUCTS = 15  # of an evaluation, for each node
