@@ -269,6 +269,7 @@ class _Work:
         stored = np.where(self.sparse, 12.0, 8.0) * self.entries
         changes = self.sparse & (not self.rows.sparse)
         kept = np.where(self.kept, 8.0 * (d * d + 2.0 * self.B * self.runs), 0.0)
+        kept += np.where(self.kept & (self.entries <= strategies.IN_CACHE), 4.0 * self.entries, 0.0)  # in single precision
         state = 160.0 * d * self.runs
         return stored + np.where(changes, 8.0 * self.B * d, 0.0) + kept + state + NODE
 

@@ -80,6 +80,11 @@ class Objectives:
     def of_several_nodes(self) -> bool:
         return len(self.problems) > 1
 
+    @property
+    def hessian_cost(self) -> float:
+        """In evaluations, of which each has two products for every class, where a Hessian has one for every pair of them."""
+        return HESSIAN_COST * max(1.0, (self.problems[0].outputs - 1) / 2)
+
     def of(self, which: Ints) -> "Objectives":
         """Of some rows alone."""
         linear, norm = self.linear[which], self.norm_of_linear[which]
@@ -261,7 +266,7 @@ def _descend(objectives: Objectives, inverse: Product, start: Points, roughly: b
             objectives = objectives.of(stay)
             hessian.keep(stay)
         if not roughly and len(history) > _LOOK_BACK:
-            for k in np.flatnonzero(under_way & _are_slow(history)).tolist():
+            for k in np.flatnonzero(under_way & _are_slow(history, objectives.hessian_cost)).tolist():
                 ascent[k] = hessian.replace(k, objectives.hessian(k, now.margins[k])) @ now.gradient[k]
                 for residuals in history[:-1]:
                     residuals[k] = np.nan
@@ -331,10 +336,10 @@ def corrections(pairs: Array, v: Array) -> Array:
     return np.asarray((along.reshape(len(v), 1, -1) @ pairs)[:, 0])
 
 
-def _are_slow(history: list[Array]) -> Bools:
+def _are_slow(history: list[Array], hessian_cost: float) -> Bools:
     """Whether a Hessian here costs less than the evaluations that are left at the present rate."""
     fall_per_step = np.log(history[-1 - _LOOK_BACK] / history[-1]) / _LOOK_BACK
-    return np.log(history[-1] / TOLERANCE) > HESSIAN_COST * fall_per_step
+    return np.log(history[-1] / TOLERANCE) > hessian_cost * fall_per_step
 
 
 def _search(objectives: Objectives, now: Points, direction: Array, are_far: Bools) -> Points:

@@ -28,6 +28,7 @@ class Case(NamedTuple):
     config: dict[str, Any]
     plain: Callable[[NodeProblem, Array, float], Objective]  # with a linear term and all of the ridge
     scikit_learn: Callable[[NodeProblem, float], Any] | None
+    from_zero: float | None = None  # how many times as fast as scikit-learn, at least
 
 
 def _softmax(problem: NodeProblem, linear: Array, ridge: float) -> Objective:
@@ -63,6 +64,7 @@ CASES = (
         },
         _softmax,
         _multinomial,
+        1.2,
     ),
     Case(
         "Huber regression, Adult",
@@ -165,10 +167,10 @@ def rows(rounds: int) -> list[Row]:
         table += [
             Row(case.name, f"{EXACT} : this package", clock.median(EXACT) / ours, at_least=3.0),
             Row(case.name, f"{DEFAULT} : this package", clock.median(DEFAULT) / ours, at_least=1.0),
-            Row(case.name, "this package : (d) one gradient by BLAS", ours / gradient, at_most=12.0),
+            Row(case.name, "this package : (d) one gradient by BLAS", ours / gradient, at_most=6.0),
         ]
         table += [
-            Row(case.name, f"{name} : this package", clock.median(name) / clock.median(ONE_OFF))
+            Row(case.name, f"{name} : this package", clock.median(name) / clock.median(ONE_OFF), at_least=case.from_zero)
             for name in clock.seconds
             if name.startswith("(c)")
         ]
