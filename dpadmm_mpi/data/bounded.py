@@ -39,6 +39,12 @@ def refuse_expansion(path: Path, declared: int, packed: int) -> None:
         )
 
 
+def refuse_width(path: Path, features: float, held: int) -> None:
+    """Few numbers may stand far apart: a vector of all features is compared with the bytes that the file holds."""
+    if features > min(max(FREE, RATIO * held) / np.dtype(np.float64).itemsize, np.iinfo(np.int32).max):
+        raise InputError(f"{path} has the feature number {features:g}, which is too large; is it the right file?")
+
+
 class _Counted(io.RawIOBase):
     """What comes out of a decompressor, until it is too much."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm_mpi.data.bounded import content, names_in, open_bytes, read_arrays, refuse_expansion, text
+from dpadmm_mpi.data.bounded import content, names_in, open_bytes, read_arrays, refuse_expansion, refuse_width, text
 from dpadmm_mpi.data.records import Column, Records, Wanted
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.files import size_of
@@ -231,6 +231,7 @@ def _csr_of_parts(arrays: dict[str, Any], names: list[str], path: Path) -> Any:
         if all(name in arrays for name in parts):
             values, indices, indptr, shape = (arrays[name] for name in parts)
             X = csr_matrix((values.astype(np.float64), indices, indptr), shape=tuple(np.ravel(shape).tolist()))
+            refuse_width(path, X.shape[-1], values.nbytes)
             X.check_format(full_check=True)
             return _in_the_right_storage(X)
     raise InputError(f"{path} has neither X nor the CSR parts data, indices, indptr and shape; found {', '.join(names[:12])}")
@@ -253,8 +254,8 @@ def read_libsvm(path: Path, features: int | None) -> Records:
         raise InputError(f"{path} is not in LIBSVM format ({error})") from None
     starts = np.concatenate([[0], np.cumsum(1 + 2 * counts)[:-1]])
     pairs = np.delete(tokens, starts).reshape(-1, 2)
-    if (largest := pairs[:, 0].max(initial=0.0)) > np.iinfo(np.int32).max:
-        raise InputError(f"{path} has the feature number {largest:g}, which is too large; is it a LIBSVM file?")
+    largest = pairs[:, 0].max(initial=0.0)
+    refuse_width(path, largest, sum(map(len, lines)))
     indices = pairs[:, 0].astype(np.int64) - 1
     if np.any(indices < 0):
         raise InputError(f"{path} has a feature number 0; they are counted from 1")

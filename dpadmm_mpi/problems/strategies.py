@@ -27,7 +27,7 @@ BLOCK = 1 << 17  # numbers of a larger one, that both passes are over before the
 
 def is_small(B: N, d: int) -> Bools:
     """Solved in a batch with other small nodes (batched.py)."""
-    return np.asarray((d <= SMALL_FEATURES) & (np.asarray(B) * d * d <= SMALL_WORK))
+    return np.asarray((d <= SMALL_FEATURES) & (np.asarray(B, dtype=np.float64) * d * d <= SMALL_WORK))
 
 
 def keeps_factorisation(B: N, d: int) -> Bools:

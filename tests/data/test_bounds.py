@@ -76,6 +76,11 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
     "a broken gz": ("t.csv", gzip.compress(TABLE.encode())[:-4], "damaged or cut short"),
     "a broken bz2": ("t.csv", b"BZh9" + b"\0" * 40, "damaged or cut short"),
     "beyond 64 bits": ("t.libsvm", b"1 99999999999999999999999:1\n", "feature number 1e+23, which is too large"),
+    "more features than memory": ("t.libsvm", b"1 2147483646:1\n", "feature number 2.14748e+09, which is too large"),
+    "more features than memory, npz": (
+        "t.npz", saved(data=np.ones(2), indices=np.arange(2), indptr=np.arange(3), shape=np.array([2, 1 << 28]), y=np.ones(2)),
+        "feature number 2.68435e+08, which is too large",
+    ),
     "a negative number of a feature": ("t.libsvm", b"1 -1:1\n", '"label index:value ..." is needed'),
     "the feature 0": ("t.libsvm", b"1 0:1\n", "counted from 1"),
     "no colon": ("t.libsvm", b"1 2\n", "is needed"),
