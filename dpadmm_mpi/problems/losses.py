@@ -112,7 +112,11 @@ class Logistic(Loss):
     scalar_slope: ClassVar[ScalarSlope | None] = staticmethod(_logistic_slope)
 
     def value(self, z: Array) -> Array:
-        return np.maximum(-z, 0.0) + np.log1p(_exp_minus_abs(z))
+        t = np.asarray(np.abs(z))  # one array for all passes: a new one for each takes as long again
+        np.negative(t, out=t)
+        np.log1p(np.exp(t, out=t), out=t)
+        t += np.maximum(-z, 0.0)
+        return t
 
     def first(self, z: Array) -> Array:
         # -1 / (1 + exp(z)), in as few passes as can be: a solve calls it more often than anything else.
