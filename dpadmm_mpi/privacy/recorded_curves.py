@@ -202,14 +202,14 @@ def _loss_distribution(curve: RecordedCurve, spacing: float) -> tuple[int, Array
 
 def _convex(x: Array, y: Array) -> Array:
     """The largest convex function below the points: what is bounded by them is convex, so it lies below it too."""
-    hull: list[int] = []
-    for k in range(len(x)):
-        while len(hull) > 1 and (y[hull[-1]] - y[hull[-2]]) * (x[k] - x[hull[-2]]) >= (y[k] - y[hull[-2]]) * (
-            x[hull[-1]] - x[hull[-2]]
-        ):
-            hull.pop()
-        hull.append(k)
-    return np.interp(x, x[hull], y[hull])
+    hull_x, hull_y = list[float](), list[float]()
+    for a, b in zip(x.tolist(), y.tolist(), strict=True):  # Python's numbers: numpy's cost several times as much one by one
+        while len(hull_x) > 1 and (hull_y[-1] - hull_y[-2]) * (a - hull_x[-2]) >= (b - hull_y[-2]) * (hull_x[-1] - hull_x[-2]):
+            hull_x.pop()
+            hull_y.pop()
+        hull_x.append(a)
+        hull_y.append(b)
+    return np.interp(x, hull_x, hull_y)
 
 
 def mean_tries(shape: float, gamma: float) -> float:

@@ -4,6 +4,7 @@ Attributes and shapes are looked at, never the values: a file with millions of r
 reads values after that can rely on names, types and sizes.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -201,13 +202,12 @@ def _attributes(item: Any, place: str, path: Path | str) -> dict[str, Any]:
             if key in SCALE_ATTRIBUTES:
                 continue
             about = item.attrs.get_id(key)
-            numeric = about.dtype.kind in "iufb" and about.dtype.subdtype is None
-            if not numeric and h5py.check_string_dtype(about.dtype) is None:
-                raise InputError(
-                    f"{path}: attribute {_short(key)} of {place} holds {_short(about.dtype)}, neither numbers nor text"
-                )
-            if len(about.shape) > 1 or np.prod(about.shape) > LONGEST_LIST:
-                raise InputError(f"{path}: attribute {_short(key)} of {place} has the shape {about.shape}, which is too much")
+            kind, shape = about.dtype, about.shape  # made anew whenever h5py is asked
+            numeric = kind.kind in "iufb" and kind.subdtype is None
+            if not numeric and h5py.check_string_dtype(kind) is None:
+                raise InputError(f"{path}: attribute {_short(key)} of {place} holds {_short(kind)}, neither numbers nor text")
+            if len(shape) > 1 or math.prod(shape) > LONGEST_LIST:
+                raise InputError(f"{path}: attribute {_short(key)} of {place} has the shape {shape}, which is too much")
             found[key] = _readable(item.attrs[key], key, place, path)
     return found
 
