@@ -3,7 +3,8 @@
 A node keeps one factorised Hessian, that of O_i near its own minimum: a function of its records alone, so that a solve
 depends on its arguments and on nothing that went before, on every layout and after every restart. Q diag(lambda) Q' makes any
 quadratic term free, and a factor too: (c H + mu I)^-1 g takes two products with Q. BFGS pairs correct for the distance between
-the two points.
+the two points. As long as a solve is far from its end, gradients are in single precision, for records that are in the cache
+twice: BFGS takes as many steps, and the last ones, in double precision, decide where it ends.
 
 Solves go side by side, one in each row: several runs of one node, or one run of several nodes (`Objectives`). The first serves
 all runs by one pass over the records, the second all nodes by one call of numpy wherever the records are not concerned. A row's

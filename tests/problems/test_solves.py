@@ -225,7 +225,12 @@ def test_small_nodes_take_hessians_only_where_gradients_are_slow(
     """A large quadratic term makes the objectives nearly round; without one, some take steps of Newton's method."""
     asked = []
     directions = batched.Tilted.directions
-    monkeypatch.setattr(batched.Tilted, "directions", lambda self, at: asked.append(len(at.f)) or directions(self, at))
+
+    def noted(self: Any, at: Any) -> Array:
+        asked.append(len(at.f))
+        return directions(self, at)
+
+    monkeypatch.setattr(batched.Tilted, "directions", noted)
     shards, linear = [rows(rng, 20, 20, 1.0) for _ in range(50)], rng.standard_normal((1, 50, 20))
     problems = LocalProblems(NodeProblem(X.copy(), loss, 20.0, RIDGE) for X in shards)
     for quadratic, by_newton in ((8.0, False), (0.1, True)):
