@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from support import MPI_ENVIRONMENT, TIMEOUT, MakeConfig, Process, result_of
+from support import MPI_ENVIRONMENT, TIMEOUT, MakeConfig, Process, needs_shared_memory, result_of
 
 import dpadmm_mpi
 from dpadmm_mpi.storage.compare import compare
@@ -94,7 +94,9 @@ def serial(toml: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize(
+    "flavour", [pytest.param(name, marks=needs_shared_memory if "mpich" in name.lower() else ()) for name in FLAVOURS]
+)
 def test_other_libraries_pass_the_self_test_and_give_the_same_bits(
     flavour: str, toml: Path, serial: Path, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """What is read from the environment that a launcher leaves."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +38,8 @@ def test_ucx_is_left_out_on_one_host_only(
         (
             2,
             [
-                "4 ranks that share 2 cores take longer than 2 ranks; start as many ranks as there are cores: the nodes are dealt over them"
+                "4 ranks that share 2 cores take longer than 2 ranks; start as many ranks as there are cores: "
+                "the nodes are dealt over them"
             ],
         ),
     ],
@@ -64,7 +66,8 @@ def job(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> tuple[str,
 )
 def test_copies_that_each_see_one_rank_are_refused(job: tuple[str, Path, str, Path], environment: Raw, rank: int) -> None:
     """As under the launcher of another MPI library: N singletons, of which one speaks and none writes."""
-    process = command(*job, environment=environment)
+    home = {"HOME": os.environ.get("HOME", str(job[-1].parent))}  # without one Open MPI does not start
+    process = command(*job, environment=home | environment)
     assert not job[-1].exists()
     if rank:  # whose code could make the launcher end rank 0 before it has spoken
         assert (process.returncode, sentences(process)) == (0, [])
