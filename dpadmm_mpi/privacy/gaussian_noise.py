@@ -19,6 +19,7 @@ from dpadmm_mpi.types import Array, Ints
 # The orders that dp-accounting takes unless it is told others.
 ORDERS = np.array([1.0 + x / 10.0 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512, 1024], dtype=np.float64)
 LARGEST_EXACT = 256  # order up to which all even moments enter; above it dp-accounting takes the simpler bound
+FEW = 120  # terms of the orders up to this, which are nearly all
 STEP = 0.2  # of the trapezoidal rule; its relative error is below exp(-(2 pi / STEP)^2 / 4)
 CALIBRATION = 1e-4  # relative, of epsilon
 
@@ -50,18 +51,33 @@ def sampled_gaussian(rate: float, noise_multiplier: float) -> Array:
         B = _log_even_moments(noise_multiplier)
         i = np.arange(3, LARGEST_EXACT + 1)
         exact[i - 2] = np.minimum(simple[i - 2], np.log(4.0) + 0.5 * (B[i // 2 - 1] + B[(i + 1) // 2 - 1]))
-    terms = np.where(t.integers[:, None] <= LARGEST_EXACT, exact, simple) + t.i * np.log(rate) + t.log_binomial
-    largest = terms.max(axis=1)
-    log_sum = largest + np.log(np.exp(terms - largest[:, None]).sum(axis=1))
-    log_a = np.concatenate([[0.0], np.logaddexp(0.0, log_sum)])  # order 1 first
+    log_sums = []
+    for rows in t.rows:  # a small order has few terms
+        i = slice(rows.log_binomial.shape[1])
+        terms = np.where(rows.integers[:, None] <= LARGEST_EXACT, exact[i], simple[i])
+        terms += t.i[i] * np.log(rate)
+        terms += rows.log_binomial
+        log_sums.append(_log_sum(terms))
+    log_a = np.concatenate([[0.0], np.logaddexp(0.0, np.concatenate(log_sums))])  # order 1 first
     share = ORDERS - np.floor(ORDERS)
     return np.asarray(((1.0 - share) * log_a[t.floor] + share * log_a[t.ceil]) / (ORDERS - 1.0))
 
 
+def _log_sum(terms: Array) -> Array:
+    """ln of the sum of exp along rows, in the place of the terms."""
+    largest = terms.max(axis=1)
+    terms -= largest[:, None]
+    return np.asarray(largest + np.log(np.exp(terms, out=terms).sum(axis=1)))
+
+
+class _Rows(NamedTuple):
+    integers: Array  # some of the integer orders above 1 that are needed
+    log_binomial: Array  # (integers, i), -inf where i exceeds the order
+
+
 class _Tables(NamedTuple):
     i: Array  # 2 .. largest order
-    integers: Array  # the integer orders above 1 that are needed
-    log_binomial: Array  # (integers, i), -inf where i exceeds the order
+    rows: tuple[_Rows, ...]
     floor: Ints  # place of each order's neighbours in [1, *integers]
     ceil: Ints
 
@@ -73,8 +89,11 @@ def _tables() -> _Tables:
     integers = np.unique(np.concatenate([np.floor(ORDERS), np.ceil(ORDERS)]))
     floor, ceil = np.searchsorted(integers, np.floor(ORDERS)), np.searchsorted(integers, np.ceil(ORDERS))
     i = np.arange(2.0, ORDERS[-1] + 1.0)
-    n = integers[1:, None]
-    return _Tables(i, integers[1:], gammaln(n + 1.0) - gammaln(i + 1.0) - gammaln(n - i + 1.0), floor, ceil)
+    rows = []
+    for some, length in ((integers[1:] <= FEW + 1, FEW), (integers[1:] > FEW + 1, len(i))):
+        n, k = integers[1:][some], i[:length]
+        rows.append(_Rows(n, gammaln(n[:, None] + 1.0) - gammaln(k + 1.0) - gammaln(n[:, None] - k + 1.0)))
+    return _Tables(i, tuple(rows), floor, ceil)
 
 
 def _log_even_moments(noise_multiplier: float) -> Array:
@@ -87,9 +106,11 @@ def _log_even_moments(noise_multiplier: float) -> Array:
     x = np.arange(-28.0, LARGEST_EXACT / noise_multiplier + 30.0, STEP)
     with np.errstate(divide="ignore"):
         log_base = np.log(np.abs(np.expm1(x / noise_multiplier - 0.5 / noise_multiplier**2)))
-    exponent = n[:, None] * log_base - 0.5 * x**2
+    exponent = n[:, None] * log_base
+    exponent -= 0.5 * x**2
     largest = exponent.max(axis=1)
-    return np.asarray(largest + np.log(np.exp(exponent - largest[:, None]).sum(axis=1) * STEP / np.sqrt(2.0 * np.pi)))
+    exponent -= largest[:, None]
+    return np.asarray(largest + np.log(np.exp(exponent, out=exponent).sum(axis=1) * STEP / np.sqrt(2.0 * np.pi)))
 
 
 def epsilon(curve: Array, steps: Array, delta: float) -> Array:
@@ -103,9 +124,13 @@ def converted(spent: Array, delta: float) -> Array:
     Canonne, Kamath, Steinke: The Discrete Gaussian for Differential Privacy, 2020, Proposition 12; 0 where already
     delta >= sqrt(1 - exp(-KL)), for the divergence of every order is at least KL.
     """
-    prices = np.array([_price(order, delta) for order in ORDERS])
-    at_orders = np.where(delta**2 + np.expm1(-spent) > 0.0, 0.0, spent + prices)
+    at_orders = np.where(delta**2 + np.expm1(-spent) > 0.0, 0.0, spent + _prices(delta))
     return np.maximum(at_orders.min(axis=1), 0.0)
+
+
+@lru_cache(maxsize=8)
+def _prices(delta: float) -> Array:
+    return np.array([_price(order, delta) for order in ORDERS])
 
 
 def _price(order: float, delta: float) -> float:
