@@ -6,16 +6,16 @@ knowing it costs no privacy.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from dpadmm_mpi.errors import InputError
 from dpadmm_mpi.methods.base import Config, Method
-from dpadmm_mpi.privacy.account import Account, kinds_for
+from dpadmm_mpi.privacy.account import Account, AccountKind, kinds_for
 from dpadmm_mpi.privacy.perturbations import Calibrated
 from dpadmm_mpi.privacy.releases import ByRun, NetworkReleases, Releases
-from dpadmm_mpi.types import Bools, Ints
+from dpadmm_mpi.types import Array, Bools, Ints
 
 R = TypeVar("R", bound=Releases)
 N = TypeVar("N", bound=NetworkReleases)
@@ -39,19 +39,19 @@ def within_budget(method: Method, config: Config, releases: R) -> WithinBudget[R
     if budget is None:
         return WithinBudget(releases)
     delta = config.privacy.delta if budget.delta is None else budget.delta
+    first = releases.first(1)
+    parts = [first] if (by_run := first.by_run()) is None else by_run.parts
+    cost = max(float(_account(method, part, delta).values[-1]) for part in parts)
 
     def fitting(some: Releases) -> Bools:
         """Who is within the budget: the nodes, or where runs differ what they do in them."""
         if (by_run := some.by_run()) is not None:
             return np.concatenate([fitting(part) for part in by_run.parts])
-        return np.asarray(_spent(method, some, delta).node_values[-1] <= budget.epsilon * (1.0 - ROUND_OFF))
+        return _spent(method, some, delta) <= budget.epsilon * (1.0 - ROUND_OFF)
 
     words = f"the privacy budget, epsilon = {budget.epsilon:g}" + (f" at delta = {delta:g}" if delta else "")
     kept = (_resting if budget.when_spent == "rest" else _stopping)(releases, fitting, words)
     if kept.steps is not None and not kept.steps.any():
-        first = releases.first(1)
-        parts = [first] if (by_run := first.by_run()) is None else by_run.parts
-        cost = max(float(_spent(method, part, delta).values[-1]) for part in parts)
         raise InputError(
             f"privacy.budget: found epsilon = {budget.epsilon:g}, but the first data step costs {cost:.4g}; raise "
             "it, or add more noise"
@@ -124,14 +124,17 @@ def _affordable_of(releases: NetworkReleases, fitting: Callable[[Releases], Bool
     return affordable(releases.nodes, releases.touches, lambda nodes, k: fitting(releases.first(k).of_nodes(nodes)))
 
 
-def _spent(method: Method, releases: Releases, delta: float) -> Account:
-    """The account that a budget is spent by: the proven one at this delta, or the tighter pure bound."""
-    wanted = "delta" if delta else "pure"
-    kinds = {name: kind for name, kind in kinds_for(releases).items() if kind.counts_budget == wanted}
-    if not kinds:
-        raise InputError("privacy.budget: no pure account is known here; give a delta above 0")
-    ((name, kind),) = kinds.items()
-    if type(method).accounts is Method.accounts and not releases.unaccounted:
+def _spent(method: Method, releases: Releases, delta: float) -> Array:
+    """Of each node at the end, (N,), by the account that a budget is spent by."""
+    if _has_own_accounts(method, releases):
+        return np.asarray(_account(method, releases, delta).node_values[-1])
+    return _kind(releases, delta)[1].spent(releases, delta)
+
+
+def _account(method: Method, releases: Releases, delta: float) -> Account:
+    """The account that a budget is spent by."""
+    name, kind = _kind(releases, delta)
+    if not _has_own_accounts(method, releases):
         account: Account = kind.compute(releases, delta)  # the others need not be computed too
     else:
         found = {account.name: account for account in method.accounts(releases, delta or ANY_DELTA)}
@@ -141,3 +144,17 @@ def _spent(method: Method, releases: Releases, delta: float) -> Account:
     if not account.proven:
         raise InputError(f"privacy.budget: needs an account with a proof, and there is none: {account.theorem}; remove it")
     return account
+
+
+def _kind(releases: Releases, delta: float) -> tuple[str, AccountKind[Any]]:
+    """The proven one at this delta, or the tighter pure bound."""
+    wanted = "delta" if delta else "pure"
+    kinds = [(name, kind) for name, kind in kinds_for(releases).items() if kind.counts_budget == wanted]
+    if not kinds:
+        raise InputError("privacy.budget: no pure account is known here; give a delta above 0")
+    (found,) = kinds
+    return found
+
+
+def _has_own_accounts(method: Method, releases: Releases) -> bool:
+    return type(method).accounts is not Method.accounts or bool(releases.unaccounted)

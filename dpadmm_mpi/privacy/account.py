@@ -68,6 +68,10 @@ class AccountKind(Options, Generic[R]):
     def compute(self, releases: R, delta: float) -> Account:
         """The account of a run."""
 
+    def spent(self, releases: R, delta: float) -> Array:
+        """Of each node at the end, (N,), as `compute` has it, perhaps sooner."""
+        return np.asarray(self.compute(releases, delta).node_values[-1])
+
     def of_runs(self, releases: R) -> Array | None:
         """Of each node in each run, (runs, T+1, N), where that is cheap for any number of runs; None: it is not."""
         return None
@@ -206,7 +210,7 @@ def _not_above(kind: AccountKind[Any], releases: R, target: float, delta: float)
 def _total(kind: AccountKind[Any], releases: Releases, delta: float) -> float:
     """Of the worst node in the worst run."""
     parts = [releases] if (by_run := releases.by_run()) is None else by_run.parts
-    return max(float(kind.compute(part, delta).values[-1]) for part in parts)
+    return max(float(kind.spent(part, delta).max()) for part in parts)
 
 
 def _calibrated_by_run(releases: R, by_run: ByRun[R], kind: AccountKind[Any], target: float, delta: float) -> R:

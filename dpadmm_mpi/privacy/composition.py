@@ -12,11 +12,12 @@ Three ways, each an upper bound (docs/mathematics.md, section 3); all rounding i
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import product
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpadmm_mpi.types import Array
+from dpadmm_mpi.types import Array, Bools, Ints
 
 ORDERS = np.concatenate([np.geomspace(0.05, 1.0, 12)[:-1], np.geomspace(1.0, 500.0, 50)])  # lambda of the moments
 TRIFLE = 1e-9  # share of delta that losses may have which are not looked at one by one
@@ -128,7 +129,8 @@ def tilted_tails(probability: Array, spacing: float) -> Array:
 def composed(law: RandomLoss, c: Array, every_step: bool) -> Iterator[Composed]:
     """The sum after each of the K steps of one node, or, if not `every_step`, after the last.
 
-    The laws of the steps are convolved on a common grid by one Fourier transform of each.
+    The laws of the steps are convolved on a common grid by one Fourier transform of each. The last sum is made of powers: it is
+    the same with and without those before.
     """
     spacing = float(np.mean([law.largest(value) for value in c.tolist()])) / bins(c)
     grids = {value: loss_grid(law, value, spacing) for value in np.unique(c).tolist()}
@@ -140,9 +142,11 @@ def composed(law: RandomLoss, c: Array, every_step: bool) -> Iterator[Composed]:
     beyond = np.cumsum([grid.beyond for grid in steps]) + round_off
     size = 0
     for k in range(len(c)) if every_step else (len(c) - 1,):
-        if lengths[k] > size:  # after few steps a short transform is enough
+        grows = lengths[k] > size  # after few steps a short transform is enough
+        if grows:
             size = _size(int(lengths[k]))
             transforms = {value: np.fft.rfft(grid.probability, size) for value, grid in grids.items()}
+        if grows or k == len(c) - 1:
             values, counts = np.unique(c[: k + 1], return_counts=True)
             total = np.prod([transforms[value] ** count for value, count in zip(values.tolist(), counts, strict=True)], axis=0)
         else:
@@ -330,15 +334,14 @@ def _sums(steps: list[Step], atoms: dict[Step, Atoms], spacing: float, every_ste
     firsts = np.cumsum([laws[step].first for step in steps])
     size = _size(_room([(laws[step], count) for step, count in Counter(steps).items()]))
     transforms = {step: np.fft.rfft(law.probability, size) for step, law in laws.items()}
-    if not every_step:
-        counts = Counter(steps)
-        total = np.prod([transforms[step] ** count for step, count in counts.items()], axis=0)
-        yield len(steps) - 1, Sums(int(firsts[-1]), np.maximum(np.fft.irfft(total, size), 0.0))
-        return
     total = np.ones(size // 2 + 1, dtype=np.complex128)
-    for k, step in enumerate(steps):
+    for k, step in enumerate(steps[:-1] if every_step else ()):
         total = total * transforms[step]
         yield k, Sums(int(firsts[k]), np.maximum(np.fft.irfft(total, size), 0.0))
+    total = np.prod(
+        [transforms[step] ** count for step, count in Counter(steps).items()], axis=0
+    )  # the same without the others
+    yield len(steps) - 1, Sums(int(firsts[-1]), np.maximum(np.fft.irfft(total, size), 0.0))
 
 
 def _room(laws: list[tuple[Sums, int]]) -> int:
@@ -452,14 +455,14 @@ def moment_epsilon(tables: "Tables", c: Array, determinant: Array, delta: float,
     `gaussian`: sensitivity over deviation of a Gaussian mechanism that each step is besides.
     """
     best = np.full(c.shape, np.inf)
-    for k, order in enumerate(ORDERS):
-        spent = np.cumsum(tables(c, determinant, k) + order * (order + 1.0) / 2.0 * np.square(gaussian), axis=0)
+    for order, logs in zip(ORDERS, tables.at(c, determinant), strict=True):
+        spent = np.cumsum(logs + order * (order + 1.0) / 2.0 * np.square(gaussian), axis=0)
         best = np.minimum(best, (spent - np.log(delta) + _price(order)) / order)
     return np.maximum(best, 0.0)
 
 
 class Tables(NamedTuple):
-    """Log moments at some sizes and determinant terms, (sizes, terms, orders).
+    """Log moments at some sizes and determinant terms, (sizes, terms, orders); nan where nothing is asked of them.
 
     They are convex in each of the two (in the determinant term ln(1 + K c1), not in K), so between tabulated values straight
     lines lie above them.
@@ -469,34 +472,62 @@ class Tables(NamedTuple):
     terms: Array
     values: Array
 
-    def __call__(self, c: Array, determinant: Array, order: int) -> Array:
-        values = self.values[:, :, order]
-        if len(self.terms) == 1:
-            return np.interp(c, self.sizes, values[:, 0])
-        place = np.clip(np.searchsorted(self.terms, determinant) - 1, 0, len(self.terms) - 2)
-        share = (determinant - self.terms[place]) / (self.terms[place + 1] - self.terms[place])
-        columns = np.stack([np.interp(c, self.sizes, column) for column in values.T])
-        lower, upper = (np.take_along_axis(columns, (place + j)[None], axis=0)[0] for j in (0, 1))
-        return np.asarray(lower + share * (upper - lower))
+    def at(self, c: Array, determinant: Array) -> Iterator[Array]:
+        """Of one order after the other."""
+        row, column = _row(self.sizes, c), _column(self.terms, determinant)
+        beyond, place, above = c - self.sizes[row], row * len(self.terms) + column, min(1, len(self.terms) - 1)
+        width = self.terms[column + above] - self.terms[column]
+        share = (determinant - self.terms[column]) / np.where(width > 0.0, width, 1.0)
+        rise = np.zeros_like(self.values)
+        rise[:-1] = np.diff(self.values, axis=0) / np.diff(self.sizes)[:, None, None]
+        for k in range(self.values.shape[2]):
+            values, slopes = self.values[:, :, k].ravel(), rise[:, :, k].ravel()
+            lower = slopes[place] * beyond + values[place]
+            if above:
+                upper = slopes[place + 1] * beyond + values[place + 1]
+                lower += share * (upper - lower)
+            yield lower
+
+
+def _row(sizes: Array, c: Array) -> Ints:
+    """The last size that is not above c."""
+    return np.searchsorted(sizes, c, side="right") - 1
+
+
+def _column(terms: Array, determinant: Array) -> Ints:
+    """The term below, of two neighbouring ones."""
+    return np.clip(np.searchsorted(terms, determinant) - 1, 0, max(len(terms) - 2, 0))
 
 
 def table(law: RandomLoss, c: Array) -> Tables:
     """Of one random loss."""
-    sizes = _knots(c, TABLE)
-    values = np.stack([log_moments(law, float(size)) for size in sizes])
-    return Tables(sizes, np.zeros(1), values[:, None, :])
+    sizes, terms = _knots(c, TABLE), np.zeros(1)
+    values = np.full((len(sizes), 1, len(ORDERS)), np.nan)
+    for i in np.flatnonzero(_asked(sizes, terms, c, np.zeros_like(c))).tolist():
+        values[i, 0] = log_moments(law, float(sizes[i]))
+    return Tables(sizes, terms, values)
 
 
 def table_of_halves(law: RandomLoss, c: Array, determinant: Array, weight_of: Callable[[float], float], tie: Tie) -> Tables:
     """Of the mean of two; `weight_of` gives K from the determinant term ln(1 + K c1)."""
     sizes, terms = _knots(c, TABLE // 2), _knots(determinant, DETERMINANTS)
-    values = np.empty((len(sizes), len(terms), len(ORDERS)))
-    for i, size in enumerate(sizes.tolist()):
-        halves = [Halves.of(law, Step(size, weight_of(term)), tie, FINE // 2) for term in terms.tolist()]
-        new = _half(law, size, halves[0].new, ORDERS)
-        for j, half in enumerate(halves):
-            values[i, j] = 0.5 * (_half(law, size, half.old, ORDERS) + new)
+    values = np.full((len(sizes), len(terms), len(ORDERS)), np.nan)
+    for i, asked in enumerate(_asked(sizes, terms, c, determinant)):
+        size, new = float(sizes[i]), None
+        for j in np.flatnonzero(asked).tolist():
+            halves = Halves.of(law, Step(size, weight_of(float(terms[j]))), tie, FINE // 2)
+            new = _half(law, size, halves.new, ORDERS) if new is None else new
+            values[i, j] = 0.5 * (_half(law, size, halves.old, ORDERS) + new)
     return Tables(sizes, terms, values)
+
+
+def _asked(sizes: Array, terms: Array, c: Array, determinant: Array) -> Bools:
+    """Which entries of a table lie around these values, (sizes, terms)."""
+    found = np.zeros((len(sizes), len(terms)), dtype=bool)
+    row, column = _row(sizes, c), _column(terms, determinant)
+    for i, j in product((0, 1), repeat=2):
+        found[np.minimum(row + i, len(sizes) - 1), np.minimum(column + j, len(terms) - 1)] = True
+    return found
 
 
 def _knots(values: Array, count: int) -> Array:

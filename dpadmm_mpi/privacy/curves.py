@@ -88,21 +88,21 @@ class LossSteps:
     def _different(self, nodes: Ints) -> list[set[Step]]:
         return [set(self._steps(int(node), len(self.size))) for node in nodes]
 
-    def epsilon(self, delta: float) -> Epsilons:
-        """After each data step of each node."""
+    def epsilon(self, delta: float, last: bool = False) -> Epsilons:
+        """After each data step of each node; with `last`, nothing is convolved for those before the last one."""
         if self.inexact is not None:
-            return self._with_inexact(self.inexact, delta)
+            return self._with_inexact(self.inexact, delta, last)
         total = np.cumsum(self.pure, axis=0)
         found, proofs = _pure_epsilon(total, delta), np.full(total.shape, PURE, dtype=object)
         chosen, place = self._different_nodes
-        for way, values in self._of_nodes(chosen, delta):
+        for way, values in self._of_nodes(chosen, delta, last):
             values = values[:, place]
             smaller = values < found[-len(values) :]
             found[-len(values) :] = np.where(smaller, values, found[-len(values) :])
             proofs[-len(values) :][smaller] = f"{self.proof}, by {way}"
         return Epsilons(found, proofs)
 
-    def _with_inexact(self, inexact: Array, delta: float) -> Epsilons:
+    def _with_inexact(self, inexact: Array, delta: float, last: bool) -> Epsilons:
         """The steps and their Gaussian mechanisms: delta split between the two, or moments added up."""
         exact, mu = replace(self, inexact=None), np.sqrt(np.cumsum(inexact**2, axis=0))
         if self._is_gaussian:
@@ -110,7 +110,7 @@ class LossSteps:
             return Epsilons(gaussian_epsilon(together, delta), np.full(mu.shape, "Gaussian differential privacy", dtype=object))
         values, proofs = np.full(mu.shape, np.inf), np.full(mu.shape, PURE, dtype=object)
         for share in SHARES:
-            main = exact.epsilon(delta * (1.0 - share))
+            main = exact.epsilon(delta * (1.0 - share), last)
             total = main.values + gaussian_epsilon(mu, delta * share)
             proofs = np.where(total < values, main.proofs + INEXACT, proofs)
             values = np.minimum(values, total)
@@ -123,7 +123,7 @@ class LossSteps:
     def last_epsilon(self, delta: float, nodes: Ints, by_convolution: bool) -> Array:
         """After the last data step of some nodes, by one way: never below `epsilon` with that way."""
         if self.inexact is not None:
-            return np.asarray(self.epsilon(delta).values[-1, nodes])
+            return np.asarray(self.epsilon(delta, last=True).values[-1, nodes])
         pure = _pure_epsilon(self.pure.sum(axis=0)[nodes], delta)
         if self.law is None:
             return pure
@@ -139,7 +139,7 @@ class LossSteps:
         """The sum of the losses is Gaussian."""
         return self.on_release and self.law is not None and not np.isnan(self.law.as_one(self.size[:, 0]))
 
-    def _of_nodes(self, nodes: Ints, delta: float) -> Iterator[tuple[str, Array]]:
+    def _of_nodes(self, nodes: Ints, delta: float, last: bool) -> Iterator[tuple[str, Array]]:
         """The ways in which epsilon is computed for some nodes, with their values after every step, or after the last."""
         if self.law is None:
             return
@@ -147,7 +147,7 @@ class LossSteps:
         if self._is_gaussian:
             yield "Gaussian differential privacy", gaussian_epsilon(np.sqrt(np.cumsum(size**2, axis=0)), delta)
             return
-        every_step = size.size <= COMPOSITIONS
+        every_step = size.size <= COMPOSITIONS and not last
         if every_step or self.composable:
             yield "convolution", np.stack([self._composed(int(node), delta, every_step) for node in nodes], axis=1)
         yield "moments", self._moments(size, determinant, delta)

@@ -53,9 +53,9 @@ def sampled_gaussian(rate: float, noise_multiplier: float) -> Array:
         exact[i - 2] = np.minimum(simple[i - 2], np.log(4.0) + 0.5 * (B[i // 2 - 1] + B[(i + 1) // 2 - 1]))
     log_sums = []
     for rows in t.rows:  # a small order has few terms
-        i = slice(rows.log_binomial.shape[1])
-        terms = np.where(rows.integers[:, None] <= LARGEST_EXACT, exact[i], simple[i])
-        terms += t.i[i] * np.log(rate)
+        count = rows.log_binomial.shape[1]
+        terms = np.where(rows.integers[:, None] <= LARGEST_EXACT, exact[:count], simple[:count])
+        terms += t.i[:count] * np.log(rate)
         terms += rows.log_binomial
         log_sums.append(_log_sum(terms))
     log_a = np.concatenate([[0.0], np.logaddexp(0.0, np.concatenate(log_sums))])  # order 1 first

@@ -122,12 +122,12 @@ def epsilon(r: NetworkReleases, delta: float) -> Array:
     return _epsilon(r, delta)[0]
 
 
-def _epsilon(r: NetworkReleases, delta: float) -> tuple[Array, str]:
-    """epsilon_i(t) and the proof of the worst node's at the end."""
+def _epsilon(r: NetworkReleases, delta: float, last: bool = False) -> tuple[Array, str]:
+    """epsilon_i(t) and the proof of the worst node's at the end; with `last`, only what is there at the end is right."""
     steps = loss_steps(r)
     if steps is None:
         return _spread(np.full_like(r.eta, np.inf), r), "none"
-    found = steps.epsilon(delta)
+    found = steps.epsilon(delta, last)
     # What bounds a later iteration bounds an earlier one too.
     total = np.minimum.accumulate(found.values[::-1], axis=0)[::-1]
     return _spread(total, r), str(found.proofs[-1, found.values[-1].argmax()])
@@ -328,6 +328,10 @@ class Epsilon(NetworkAccount):
             summary=summary,
             profile=curve,
         )
+
+    def spent(self, releases: NetworkReleases, delta: float) -> Array:
+        """To the last bit."""
+        return _epsilon(releases, delta, last=True)[0][-1]
 
     def calibrate(self, releases: NetworkReleases, target: float, delta: float) -> NetworkReleases:
         """Epsilon grows with the size of the loss and is met to CALIBRATION."""
