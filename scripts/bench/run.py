@@ -21,7 +21,7 @@ from common import Row, machine
 
 BENCHMARKS = (
     "solves", "problems", "methods", "figure", "ranks", "small_nodes", "million", "recording", "records", "startup", "cost",
-    "audit", "disropt_admm",
+    "audit", "accounts", "disropt_admm",
 )  # fmt: skip
 
 
