@@ -64,7 +64,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.
 
 needs_shared_memory = pytest.mark.skipif(
     Path("/dev/shm").is_dir() and shutil.disk_usage("/dev/shm").free < 16 << 20,
-    reason="groups of ranks, and all of MPICH, need shared memory, and /dev/shm has less than 16 MB",
+    reason="groups of ranks, MPICH and tensorboardX need shared memory, and /dev/shm has less than 16 MB",
 )
 
 

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -43,7 +44,7 @@ def test_run_check_show(config: MakeConfig, write_toml: WriteToml, tmp_path: Pat
     # A log that is no terminal: times, and at its head who runs what where.
     lines = re.findall(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d (.*)", run.stderr, re.MULTILINE)
     assert lines[0] == f"dpadmm {metadata.version('dpadmm-mpi')} on {platform.node()}, 1 rank"
-    assert lines[1] == f"command: dpadmm run {path} -o {tmp_path / 'a.h5'}"
+    assert lines[1] == f"command: {shlex.join(['dpadmm', 'run', str(path), '-o', str(tmp_path / 'a.h5')])}"
     sha = dpadmm_mpi.load(tmp_path / "a.h5").attributes["/"]["config_sha256"][:16]
     assert lines[2].endswith(f": mr-admm on 6 nodes, 2 runs of 6 iterations, configuration sha256 {sha}")
     show = command("show", tmp_path / "a.h5")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import TOP, MakeConfig, WriteToml, command
+from support import TOP, MakeConfig, WriteToml, command, needs_shared_memory
 
 import dpadmm_mpi
 from dpadmm_mpi.cli import tracking
@@ -31,6 +31,7 @@ def scalars(folder: Path) -> dict[str, dict[int, float]]:
     return found
 
 
+@needs_shared_memory  # for tensorboardX's semaphores
 def test_event_files_have_what_the_result_has(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
     path, out = write_toml(config("mr-admm", "objective", runs=2)), tmp_path / "out.h5"
@@ -46,6 +47,7 @@ def test_event_files_have_what_the_result_has(config: MakeConfig, write_toml: Wr
         assert found["privacy/bound"][6] == pytest.approx(result.bound[-1], rel=1e-6)
 
 
+@needs_shared_memory  # for tensorboardX's semaphores
 def test_an_infinite_loss_is_said(config: MakeConfig, write_toml: WriteToml, tmp_path: Path) -> None:
     """A run without noise has no points of privacy, which would look as if there were none to lose, but a text."""
     pytest.importorskip("tensorboardX")
