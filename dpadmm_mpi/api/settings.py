@@ -69,6 +69,8 @@ def _home(key: str, tables: dict[str, Table], words: Mapping[str, str]) -> str:
         ruling = _method(tables).ruling()
         chosen = {name: tables[name] | {k: v for k, v in words.items() if k in possible_keys(SECTIONS[name])} for name in homes}
         homes = [name for name in homes if key in (keys_of(SECTIONS[name], name, chosen[name], ruling) or ())] or homes
+    if len(homes) > 1:  # nodes=5 is about the network, not about what is recorded
+        homes = [name for name in homes if name != "record"] or homes
     if len(homes) > 1:
         raise InputError(f'{key}: a key of {" and of ".join(homes)}; say which, as in {homes[0]}={{"{key}": ...}}')
     return homes[0]
