@@ -34,6 +34,8 @@ from dpadmm_mpi.files import is_file, read_bytes, refuse_special, size_of, statu
 from dpadmm_mpi.registry import Registry, file_of, is_inside, place_of
 from dpadmm_mpi.types import Ints
 
+MOST_RECORDS = 1 << 28  # made: files have tables of this size, of 2 GB each
+
 sources = Registry["Source"]("source", "sources", homes=("data.sources", "data.arrays", "data.catalogue"))
 
 
@@ -50,7 +52,7 @@ class Source(Options):
 class Synthetic(Source):
     """Adult-like records from a known classifier, made node by node: a rank makes only its own."""
 
-    records: Count = 10_000  # training and test records together
+    records: Annotated[int, Meta(ge=1, le=MOST_RECORDS)] = 10_000  # training and test records together
     features: Count = 105  # numbers of a record
 
     def dataset(self, division: Division, nodes: int, seed: int) -> Dataset[Any]:
