@@ -10,7 +10,7 @@ the slope of the loss; arrays are (runs, pairs of data sets, features).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,12 +21,14 @@ from dpadmm_mpi.privacy.noises import Noise
 from dpadmm_mpi.problems.batched import Tilted
 from dpadmm_mpi.problems.local_problems import LocalProblems
 from dpadmm_mpi.problems.losses import Loss
-from dpadmm_mpi.problems.newton import norms
+from dpadmm_mpi.problems.newton import TOLERANCE, norms
 from dpadmm_mpi.problems.objective import NodeProblem
 from dpadmm_mpi.problems.strategies import is_small
 from dpadmm_mpi.types import Array, Ints
 
 STACK = 1 << 20  # numbers of records that are worked on together
+STEPPED = 1 << 16  # margins of neighbours whose argmins are found together
+STEPS, PACE = 8, 0.1  # to an argmin nearby, and the least by which the residual falls in each of them
 ROUNDING = 1e-15  # of a vector that is a multiple of another one, relative
 LARGE = 32  # features from which half an inverse costs less than the call that makes it
 MARGINS = np.unique(np.concatenate([np.linspace(-40.0, 40.0, 4001), np.linspace(-3.0, 3.0, 6001)]))
@@ -39,7 +41,7 @@ class Pairs(NamedTuple):
     new: Array  # (P, d)
     targets: Array | None = None  # (P,), of the new rows; None for margins
 
-    def at(self, part: slice) -> "Pairs":
+    def at(self, part: slice | Ints) -> "Pairs":
         return Pairs(self.replaced[part], self.new[part], None if self.targets is None else self.targets[part])
 
 
@@ -86,6 +88,15 @@ class SomeRecords(NamedTuple):
         if k == 1:
             return loss.first(self.margins(f))[..., None] * self.rows
         return np.einsum("rpk,pd->rpkd", self.slopes(f), self.rows).reshape(len(f), len(self.rows), -1)
+
+    def gradients_at(self, points: Array) -> Array:
+        """Each at points of its own, (R, P, features of f)"""
+        if self.problem.outputs == 1:
+            margins = np.vecdot(points, self.rows)
+            slopes = self.problem.loss.first(margins if self.targets is None else margins - self.targets)
+            return np.asarray(slopes[..., None] * self.rows)
+        each = (self._replace(rows=self.rows[p : p + 1], targets=self.targets[p : p + 1]) for p in range(len(self.rows)))  # type: ignore[index]
+        return np.concatenate([one.gradients(points[:, p]) for p, one in enumerate(each)], axis=1)
 
     def slopes(self, f: Array) -> Array:
         """First derivatives by the outputs, (R, P, k); several outputs."""
@@ -286,7 +297,55 @@ class OnRelease(AuditedStep):
     linear: Array  # (R, d), beside O_i
 
     def shifts(self, pairs: Pairs) -> Array:
-        return self.f[:, None] - argmins(self.problem, pairs, self.linear, self.quadratic, self.f)
+        count = STEPPED // (len(self.f) * len(self.rows) * self.problem.outputs)
+        moved = [self._argmins_nearby(pairs.at(part)) for part in _parts(len(pairs.replaced), count)]
+        return self.f[:, None] - np.concatenate(moved, axis=1)
+
+    def _argmins_nearby(self, pairs: Pairs) -> Array:
+        """argmin of every run with every pair's second data set, (R, P, d), by a few steps from f with the Hessian at f.
+
+        All of them share it, but for two records, and all other records; so there is no need to write out any data set.
+        """
+        problem, old, new = self.problem, self.old(pairs), self.new(pairs)
+        linear, constant = self.linear[:, None], norms(self.linear)[:, None]
+        data_gradient = problem.weight * problem.at(self.f).sums[:, None] + problem.weight * self.gradient_changes(pairs)
+        points, solved_by = self.f[:, None], self._newton_steps(pairs)
+        before = np.inf
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow ends in a residual that is no number
+            for _ in range(STEPS):
+                gradient = data_gradient + linear + self.mu * points + problem.rest_gradient(points)
+                points = points - solved_by(gradient)
+                sums = problem.at(points.reshape(-1, points.shape[-1])).sums.reshape(points.shape)
+                data_gradient = problem.weight * (sums + new.gradients_at(points) - old.gradients_at(points))
+                parts = data_gradient, self.mu * points, problem.rest_gradient(points)
+                scale = np.clip(constant + sum(norms(part) for part in parts), *problem.scales)
+                residual = norms(linear + sum(parts)) / scale
+                if (worst := residual.max()) <= TOLERANCE:
+                    return points
+                if not worst < PACE * before:
+                    break
+                before = worst
+        left = np.flatnonzero(~(residual.max(axis=0) <= TOLERANCE))
+        points[:, left] = argmins(problem, pairs.at(left), self.linear, self.quadratic, self.f)
+        return points
+
+    def _newton_steps(self, pairs: Pairs) -> Callable[[Array], Array]:
+        """H_D^^-1 q for q of (R, P, d), by the rank-two change a nn' + b oo' of H_D; of several outputs H_D^-1 q."""
+        if self.problem.outputs > 1:
+            return lambda q: q @ self.inverse
+        old, new, w = self.rows[pairs.replaced], pairs.new, self.problem.weight
+        a, b = w * self.new(pairs).curvatures(self.f)[..., 0, 0], -w * self.old(pairs).curvatures(self.f)[..., 0, 0]
+        from_old, from_new = old @ self.inverse, new @ self.inverse
+        nn, oo, no = np.vecdot(from_new, new), np.vecdot(from_old, old), np.vecdot(from_new, old)
+        determinant = (1.0 + a * nn) * (1.0 + b * oo) - a * b * no**2
+
+        def solved(q: Array) -> Array:
+            by_new, by_old = a * np.vecdot(q, from_new), b * np.vecdot(q, from_old)
+            of_new = ((1.0 + b * oo) * by_new - a * no * by_old) / determinant
+            of_old = ((1.0 + a * nn) * by_old - b * no * by_new) / determinant
+            return np.asarray((q - of_new[..., None] * new - of_old[..., None] * old) @ self.inverse)
+
+        return solved
 
     def first_order_shifts(self, pairs: Pairs) -> Array:
         return self.problem.weight * (self.gradient_changes(pairs) @ self.inverse)
