@@ -173,14 +173,20 @@ class LocalProblems(Sequence[NodeProblem]):
 
     def _argmins(self, nodes: list[int], linear: Array, quadratic: Array, start: Array, active: Bools) -> tuple[Array, Array]:
         """Several nodes of which some are active, in the only run; or one in all of them."""
-        if not active.all():
+        # O_i alone, from zero: often the only solve, and no easier with a reference. Other runs would share the cost of one.
+        bare = (len(start) == len(nodes)) & ~(start.any(axis=1) | linear.any(axis=1))
+        if not active.all() or bare.any() != bare.all():
             return self._some_argmins(nodes, linear, quadratic, start, active)
         problems = [self._problems[k] for k in nodes]
-        if nodes[-1] not in self._references:
-            self._references |= zip(nodes, quasi_newton.references(problems), strict=True)
-        found = quasi_newton.argmin(problems, [self._references[k] for k in nodes], linear, quadratic, start)
+        kept = None if bare.all() else self._references_of(nodes)
+        found = quasi_newton.argmin(problems, kept, linear, quadratic, start)
         self._solved[nodes[0]] = found.f, found.margins
         return found.f, found.residual
+
+    def _references_of(self, nodes: list[int]) -> list[quasi_newton.Reference]:
+        if not all(k in self._references for k in nodes):
+            self._references |= zip(nodes, quasi_newton.references([self._problems[k] for k in nodes]), strict=True)
+        return [self._references[k] for k in nodes]
 
     def _some_argmins(
         self, nodes: list[int], linear: Array, quadratic: Array, start: Array, active: Bools

@@ -6,6 +6,9 @@ quadratic term free, and a factor too: (c H + mu I)^-1 g takes two products with
 the two points. As long as a solve is far from its end, gradients are in single precision, for records that are in the cache
 twice: BFGS takes as many steps, and the last ones, in double precision, decide where it ends.
 
+A reference costs as much as a solve. One of O_i alone from zero, which may be the only one, does without it: BFGS begins with
+the diagonal at zero, and a Hessian on the way replaces that where it pays.
+
 Solves go side by side, one in each row: several runs of one node, or one run of several nodes (`Objectives`). The first serves
 all runs by one pass over the records, the second all nodes by one call of numpy wherever the records are not concerned. A row's
 numbers do not depend on the nodes beside it: records are multiplied node by node, the rest row by row.
@@ -167,10 +170,10 @@ def references(problems: Sequence[NodeProblem]) -> list[Reference]:
     """The Hessians at the ends of short descents from zero, which start with the diagonals there."""
     zero = np.zeros((len(problems), problems[0].features))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        diagonals = np.stack([_diagonal(problem) for problem in problems])
-        objectives = Objectives.tilted(problems, zero, np.array([problem.ridge for problem in problems]))
+        ridge = np.array([problem.ridge for problem in problems])
+        objectives = Objectives.tilted(problems, zero, ridge)
         first = objectives.at(zero, np.ones(len(zero), dtype=bool))
-        near = _descend(objectives, lambda g, here: g / diagonals[here], first, roughly=True)
+        near = _descend(objectives, _diagonal_inverse(problems, ridge), first, roughly=True)
         kept = []
         for k, problem in enumerate(problems):
             margins = near.margins[k] if near.residual[k] < np.inf else problem.zero_margins()
@@ -179,13 +182,18 @@ def references(problems: Sequence[NodeProblem]) -> list[Reference]:
     return kept
 
 
-def _diagonal(problem: NodeProblem) -> Array:
-    """Of the Hessian of O_i at zero."""
-    diagonal = problem.hessian_diagonal(problem.zero_margins(), problem.ridge)
+def _diagonal_inverse(problems: Sequence[NodeProblem], ridge: Array) -> Product:
+    """The diagonals of the Hessians at zero, a problem for each row."""
+    diagonals = np.stack([_diagonal(problem, float(its)) for problem, its in zip(problems, ridge, strict=True)])
+    return lambda g, here: g / diagonals[here]
+
+
+def _diagonal(problem: NodeProblem, ridge: float) -> Array:
+    diagonal = problem.hessian_diagonal(problem.zero_margins(), ridge)
     if diagonal.all():
         return diagonal
     # Without a ridge: a column of zeros, which nothing moves, or a loss that is straight at zero.
-    steepest = problem.curvature_bounds() + problem.ridge
+    steepest = problem.curvature_bounds() + ridge
     return np.where(steepest > 0.0, steepest, 1.0)
 
 
@@ -216,21 +224,23 @@ def _kept_inverse(kept: Sequence[Reference], ridge: Array, bends: Array) -> Prod
 
 def argmin(
     problems: Sequence[NodeProblem],
-    kept: Sequence[Reference],
+    kept: Sequence[Reference] | None,
     linear: Array,
     quadratic: Array,
     start: Array,
 ) -> Solutions:
     """argmin_f O_i(f) + linear.f + (quadratic_i/2) ||f||^2 for every row of `linear`, from that row of `start`.
 
-    One node (problem, reference, quadratic term) for all rows, or one for each.
+    One node (problem, reference, quadratic term) for all rows, or one for each; always one for each without references.
     """
     ridge = np.array([problem.ridge for problem in problems]) + quadratic
     # Overflow ends in the damped method, and there in a residual; a solve at its end may have a residual of 0.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         objectives = Objectives.tilted(problems, linear, ridge)
         first = objectives.at(start.copy(), np.ones(len(start), dtype=bool))
-        inverse = _kept_inverse(kept, ridge, problems[0].bends(first.margins))
+        inverse = (
+            _diagonal_inverse(problems, ridge) if kept is None else _kept_inverse(kept, ridge, problems[0].bends(first.margins))
+        )
         found = _descend(objectives, inverse, first)
     for k in np.flatnonzero(~(found.residual <= TOLERANCE)).tolist():
         node = k if len(problems) > 1 else 0

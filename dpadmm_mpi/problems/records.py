@@ -241,11 +241,9 @@ def without_zeros(rows: Matrix) -> Reordered | None:
     A loop over the numbers of a record that ends where the last one did costs the processor half as much as one that does not.
     """
     if isinstance(rows, np.ndarray):
-        if not strategies.becomes_sparse(
-            rows.shape[0], rows.shape[1], share=0.0
-        ):  # a look at the size, before the zeros are counted
-            return None
-        found = _from_dense(rows)
+        # A look at the size, before the zeros are counted.
+        B, d = rows.shape
+        found = _from_dense(rows) if strategies.becomes_sparse(B, d, share=0.0) else None
         if found is None:
             return None
     else:
@@ -259,8 +257,11 @@ def _from_dense(rows: Array) -> SparseRecords | None:
 
     B, d = rows.shape
     stored = rows != 0.0
-    counts = np.ones(B, dtype=np.float32) @ stored.astype(np.float32)  # three times as fast as a sum of truth values
-    if not strategies.becomes_sparse(B, d, share=float(counts.sum(dtype=np.float64)) / rows.size):
+    counts = np.zeros(d)
+    for first in range(0, B, GRAM_ROWS):  # by BLAS: three times as fast as a sum of truth values
+        some = stored[first : first + GRAM_ROWS].astype(np.float32)
+        counts += np.ones(len(some), dtype=np.float32) @ some
+    if not strategies.becomes_sparse(B, d, share=float(counts.sum()) / rows.size):
         return None
     is_common = strategies.is_common(counts, B)
     stored &= ~is_common

@@ -163,7 +163,9 @@ def network(request: pytest.FixtureRequest, rng: Generator) -> Solves:
     assert {bool(is_small(*X.shape)) for X in shards} == {True, False}
     assert any(without_zeros(X) is not None for X in shards)
     starts = rng.standard_normal((runs, len(sizes), d)) * 10.0 ** rng.integers(-2, 2, len(sizes))[:, None]
-    return shards, rng.standard_normal((runs, len(sizes), d)) * 3, rng.random(len(sizes)) * 5, starts
+    linear = rng.standard_normal((runs, len(sizes), d)) * 3
+    starts[:, 1::3], linear[:, 1::3] = 0.0, 0.0  # O_i alone from zero, which takes another way, beside nodes alike that do not
+    return shards, linear, rng.random(len(sizes)) * 5, starts
 
 
 def solve(network: Solves, nodes: Any, loss: Loss) -> Array:
