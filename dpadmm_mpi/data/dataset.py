@@ -94,6 +94,12 @@ def statistics_of(dataset: Any) -> Statistics | None:
     return None if found is None else found()
 
 
+def same_records(dataset: Any, other: Any) -> bool:
+    """Whether two data sets have the same records, at the same nodes; False where the first does not say."""
+    is_like: Callable[[Any], bool] | None = getattr(dataset, "is_like", None)
+    return is_like is not None and is_like(other)
+
+
 def partition_table(dataset: Dataset[Any]) -> str:
     """CSV that says which node has each record, with the numbers that records have in their files."""
     nodes = dataset.node_of_record()
@@ -188,6 +194,14 @@ class SyntheticDataset(Struct, frozen=True):
         owners = np.append(np.arange(len(self.sizes)), TEST)
         return np.repeat(owners, np.append(self.sizes, self.test_records))
 
+    def is_like(self, other: Any) -> bool:
+        return (
+            isinstance(other, SyntheticDataset)
+            and (self.loader, self.test_records) == (other.loader, other.test_records)
+            and np.array_equal(self.sizes, other.sizes)
+            and np.array_equal(np.asarray(self.positives), np.asarray(other.positives))
+        )
+
     def statistics(self) -> Statistics | None:
         if self.sizes.sum() * self.features > STATISTICS_MADE:
             return None
@@ -272,7 +286,18 @@ class StoredDataset(Struct, frozen=True, dict=True):
     def sample(self, count: int) -> Shard:
         return self.store.read(self.address(0)[:count])
 
+    def is_like(self, other: Any) -> bool:
+        return (
+            isinstance(other, StoredDataset)
+            and (self.source, self.store, self.node_names) == (other.source, other.store, other.node_names)
+            and np.array_equal(self.owners, other.owners)
+        )
+
     def test(self) -> TestSet | None:
+        return self._test
+
+    @cached_property
+    def _test(self) -> TestSet | None:
         index = self._by_node[0]
         if not len(index):
             return None
@@ -298,6 +323,10 @@ class StoredDataset(Struct, frozen=True, dict=True):
         return {"source": self.source, "files": files, "preprocessing": meta.steps or ["none"], **names, **target}
 
     def statistics(self) -> Statistics:
+        return self._statistics
+
+    @cached_property
+    def _statistics(self) -> Statistics:
         count = Counting(len(self.sizes), self.features)
         labels, step = self.store.labels(), max(1, STATISTICS_BLOCK // self.features)
         with_means = self.store.meta.records * self.features <= STATISTICS_NUMBERS

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpadmm_mpi.data.dataset import Dataset, Loader, shards_of
+import numpy as np
+
+from dpadmm_mpi.data.dataset import Dataset, Loader, same_records, shards_of
 from dpadmm_mpi.engine.row_gather import Observer
 from dpadmm_mpi.engine.simulation import Simulation
 from dpadmm_mpi.engine.stopping import Meetings, Stopper
@@ -50,6 +52,29 @@ class Manner:
     brief: bool = False  # of the result, keep what a table needs
 
 
+class Basis(NamedTuple):
+    """What the problems of all nodes, and where they are, depend on."""
+
+    dataset: Dataset[Any]
+    owner: Ints
+    terms: tuple[Any, ...] | None  # None: nothing is known
+
+    def is_like(self, other: "Basis") -> bool:
+        known = self.terms is not None and self.terms == other.terms and np.array_equal(self.owner, other.owner)
+        return known and same_records(self.dataset, other.dataset)
+
+
+class HandedOn:
+    """What a configuration leaves to the next one of the job, which often has the same records."""
+
+    def __init__(self) -> None:
+        self.basis: Basis | None = None  # on rank 0
+        self.problems: Sequence[NodeProblem] = ()  # of this rank's nodes
+
+    def put(self, basis: Basis | None, problems: Sequence[NodeProblem]) -> None:
+        self.basis, self.problems = basis, problems
+
+
 def execute(
     config: Config,
     transport: Transport,
@@ -59,44 +84,53 @@ def execute(
     manner: Manner = Manner(),
     stopper: Stopper | None = None,
     holders: Ints | None = None,
+    handed_on: HandedOn | None = None,
 ) -> "Result | None":
     """Run one configuration on all ranks; rank 0 returns the result, the others None.
 
     `stopper` may end the run early, by Stopped on all ranks. `holders` are the ranks that have the records of the nodes
-    already, and so host them; without, nodes are spread evenly.
+    already, and so host them; without, nodes are spread evenly. `handed_on` is what the configuration before has left on the
+    same ranks.
     """
     from threadpoolctl import threadpool_limits
 
     begin = time.perf_counter()
     observer = observer or Silent()
-    dataset: Dataset[Any] | None = None
+    handed_on = handed_on or HandedOn()
+    basis: Basis | None = None  # on rank 0
     output, resume = transport.broadcast((output, manner.resume))
     compare_extensions(transport, config)
     if output is not None and resume and on_root(transport, lambda: _is_finished(output, config)):
         return _load(output) if transport.rank == 0 else None
 
-    def settle() -> tuple[Plan[Any], Loader[Any], Ints]:
-        nonlocal dataset
+    def settle() -> tuple[Plan[Any], Loader[Any], Ints, bool]:
+        nonlocal basis
         plan, dataset = make_plan(config)
         hub = plan.topology.has_hub
-        if plan.is_central:
-            if holders is not None and transport.size > 1:
-                raise InputError(
-                    f"algorithm.method: {config.method_name} needs all records in one place; give them all to rank 0"
-                )
-        elif holders is not None:
-            return plan, dataset.loader, owners_of_records(holders, transport.size, hub)
-        return plan, dataset.loader, assign_owners(plan.sizes, transport.size, hub, plan.is_central)
+        if holders is None or (plan.is_central and transport.size == 1):
+            owner = assign_owners(plan.sizes, transport.size, hub, plan.is_central)
+        elif plan.is_central:
+            raise InputError(f"algorithm.method: {config.method_name} needs all records in one place; give them all to rank 0")
+        else:
+            owner = owners_of_records(holders, transport.size, hub)
+        basis = Basis(dataset, owner, plan.problem_terms)
+        again = handed_on.basis is not None and basis.is_like(handed_on.basis)
+        if again:
+            basis = handed_on.basis
+        return plan, dataset.loader, owner, again
 
     def address(node: int) -> Any:
-        assert dataset is not None  # asked on rank 0 only
-        return dataset.address(node)
+        assert basis is not None  # asked on rank 0 only
+        return basis.dataset.address(node)
 
     with threadpool_limits(limits=manner.threads):
-        plan, loader, owner = on_root(transport, settle)
-        addresses = transport.deal(owner[: plan.nodes], address)
-        problems = agree(transport, lambda: _load_problems(plan, loader, addresses))
-        addresses = []  # of a million nodes they take a hundred megabytes
+        plan, loader, owner, again = on_root(transport, settle)
+        if not again:
+            handed_on.put(None, ())  # their memory is free before other records come
+            addresses = transport.deal(owner[: plan.nodes], address)
+            handed_on.put(basis, agree(transport, lambda: _load_problems(plan, loader, addresses)))
+            addresses = []  # of a million nodes they take a hundred megabytes
+        dataset, problems = None if basis is None else basis.dataset, handed_on.problems
         hosts = transport.gather_objects(platform.node())
         simulation = agree(transport, lambda: Simulation(transport, plan, owner, problems))
         agree(transport, simulation.refuse_unreleased)

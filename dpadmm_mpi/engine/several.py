@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dpadmm_mpi.engine.loop import Manner, Silent, execute
+from dpadmm_mpi.engine.loop import HandedOn, Manner, Silent, execute
 from dpadmm_mpi.engine.row_gather import Observer
 from dpadmm_mpi.engine.stopping import Stopper
 from dpadmm_mpi.errors import DpadmmError, InputError, RunError, Stopped
@@ -73,11 +73,13 @@ class Crew:
 
     def _take(self, jobs: Iterable[Job], group: Transport, named: bool) -> Report:
         """One job after the other, until the end or a stop."""
-        report = Report([], {}, {})
+        report, handed_on = Report([], {}, {}), HandedOn()
         for job in jobs:
             try:
                 observer = self.make_observer(job.path) if group.rank == 0 else Silent()
-                result = execute(job.config, group, job.path, observer, manner=self.manner, stopper=self.stopper)
+                result = execute(
+                    job.config, group, job.path, observer, manner=self.manner, stopper=self.stopper, handed_on=handed_on
+                )
             except DpadmmError as error:
                 sentence = type(error)(f'variant "{job.config.name}": {error}' if named else str(error))
                 sentence.__cause__, sentence.told = error, error.told

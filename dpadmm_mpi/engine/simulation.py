@@ -64,6 +64,7 @@ class Simulation(Generic[S]):
         self.problems = problems
         self.nodes: Nodes[S] = plan.make_nodes(places, problems)
         self.measures = plan.measures(problems)
+        self.measures.forget()  # where the last configuration's solves ended, if the problems are its
         records = plan.sizes[places[: len(problems)]]
         self._share = records / max(1, records.sum())  # of this rank's seconds, for each of its nodes
         self._worked = 0.0

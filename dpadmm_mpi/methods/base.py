@@ -649,6 +649,11 @@ class Plan(ABC, Generic[S]):
         """The problems of a rank's nodes, which take over the memory of their records."""
         return list(self.each_problem(shards))
 
+    @property
+    def problem_terms(self) -> tuple[Any, ...] | None:
+        """Everything but the records that `problems` depends on: where it is the same, so are they. None: nothing is known."""
+        return None
+
     def each_problem(self, shards: Iterable[Shard]) -> Iterator[NodeProblem]:
         """One after the other, as their records come."""
         return (self.problem(*as_loss_takes(self.loss, shard)) for shard in shards)

@@ -5,7 +5,9 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import tomli_w
 from support import (
@@ -19,14 +21,17 @@ from support import (
     command,
     dpadmm,
     needs_shared_memory,
+    parsed,
     popen,
     sentences,
 )
 
 from dpadmm_mpi import load
 from dpadmm_mpi.cli.run import advice_to_pack, targets
+from dpadmm_mpi.engine import loop
 from dpadmm_mpi.engine.several import Job, Report, _summary, _work
 from dpadmm_mpi.errors import RunError, Stopped
+from dpadmm_mpi.parallel.serial import Serial
 from dpadmm_mpi.storage.compare import compare
 from dpadmm_mpi.storage.experiments import load as load_experiment
 
@@ -176,6 +181,45 @@ def test_index(variants: tuple[Path, list[Path]], tmp_path: Path) -> None:
     process = command("run", path, "-o", tmp_path / "some", "--index", 5)
     assert process.returncode == 2
     assert "numbered from 0 to 4" in sentences(process)[0]
+
+
+def test_configurations_with_the_same_records_go_on_with_them(config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bits are those of a configuration by itself, whatever came before it; records are read where they are others."""
+    data = {"records": 2000, "train": 1600}
+    private = config("m-admm", "objective", runs=3, features=40, data=data, record={"trajectory": False})
+    changes: list[tuple[Raw, bool]] = [  # and whether its records and problems are those of the one before
+        ({}, False),
+        ({"privacy": {"perturbation": "none"}, "runs": 1}, True),
+        ({"algorithm": {"method": "r-admm", "eta": 0.6}}, True),
+        ({"network": {"graph": "ring", "nodes": 6}}, True),
+        ({"problem": {"C": 4.0, "rho": 0.5}}, False),
+        ({"problem": {"C": 4.0, "rho": 0.6}}, False),
+        ({"problem": {"C": 4.0, "rho": 0.6, "loss": "huber"}}, False),
+        ({"seed": 12}, False),
+        ({"seed": 12, "data": private["data"] | {"concentration": 9.0}}, False),
+        ({"seed": 12, "data": private["data"] | {"concentration": 9.0, "records": 1900}}, False),
+    ]
+    loaded: list[tuple[Any, ...]] = []
+    load_problems = loop._load_problems
+
+    def noting(*about: Any) -> Any:
+        loaded.append(about)
+        return load_problems(*about)
+
+    monkeypatch.setattr(loop, "_load_problems", noting)
+    handed_on, expected = loop.HandedOn(), 0
+    for change, as_before in changes:
+        chosen = parsed(private | change)
+        found = loop.execute(chosen, Serial(), handed_on=handed_on)
+        expected += not as_before
+        assert len(loaded) == expected, change
+        assert handed_on.problems[0].features == 40
+        alone = loop.execute(chosen, Serial())
+        del loaded[expected:]
+        assert found is not None
+        assert alone is not None
+        for name in ("loss", "test_error", "kkt_residual", "final/primal", "data/label_counts"):
+            np.testing.assert_array_equal(found[name], alone[name], err_msg=f"{name}, {change}")
 
 
 def test_the_file_of_a_job_is_its_own(variants: tuple[Path, list[Path]]) -> None:

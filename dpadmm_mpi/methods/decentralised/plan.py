@@ -271,6 +271,10 @@ class NetworkPlan(Plan[State]):
         return LocalProblems(self.each_problem(shards))
 
     @property
+    def problem_terms(self) -> tuple[Any, ...]:
+        return type(self), self.loss, self.releases.C, self.ridge, self.regulariser, self.method.tolerance
+
+    @property
     def solves_exactly(self) -> bool:
         return True
 
