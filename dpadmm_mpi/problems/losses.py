@@ -34,6 +34,7 @@ class Loss(Options):
     predicts: ClassVar[str] = "binary"  # or "classes", "number": which metrics apply
     takes: ClassVar[tuple[str, ...]] = ("binary",)  # the kinds of targets that it can be a loss of
     gives_probabilities: ClassVar[bool] = False  # exp(-L) is the probability of a record's label
+    curvature_is_constant: ClassVar[bool] = False  # a solve with a kept Hessian takes a step or two
     # L' at a single number, in plain Python that numba can compile, where the loss has such a form; it gets `parameters`.
     scalar_slope: ClassVar[ScalarSlope | None] = None
 
@@ -215,6 +216,7 @@ class HuberRegression(ResidualLoss):
 class LeastSquares(ResidualLoss):
     """z^2 / 2 of the residual z = f.x - y; nothing bounds its slope, so that no noise makes it private."""
 
+    curvature_is_constant: ClassVar[bool] = True
     slope_bound: ClassVar[float] = math.inf
     curvature_bound: ClassVar[float] = 1.0
 

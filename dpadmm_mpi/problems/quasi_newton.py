@@ -76,8 +76,10 @@ class Objectives:
         weight, scales = np.array([problem.weight for problem in problems]), np.array([problem.scales for problem in problems])
         in_cache = all(problem.stays_in_cache for problem in problems)
         row_by_row = len(problems) > 1 or (len(linear) == 1 and in_cache and problems[0].outputs == 1)
-        # Records that are fetched from memory are there once, not twice; and a tolerance may ask for more from the beginning.
-        in_single = in_cache and all(problem.tolerance is None for problem in problems)
+        # Records that are fetched from memory are there once, not twice; a tolerance may ask for more from the beginning; and
+        # where the Hessian is exact, the first step leads to the end.
+        exact = problems[0].loss.curvature_is_constant
+        in_single = in_cache and not exact and all(problem.tolerance is None for problem in problems)
         return cls(problems, linear, ridge, weight, scales.T, norms(linear), in_single, row_by_row)
 
     @property
