@@ -97,10 +97,11 @@ def test_steps_are_searched_as_one(tmp_path: Path, perturbation: str) -> None:
     steps = [view.step(t, slice(None)) for t in plan.releases.data_steps]
     rng = np.random.default_rng(5)
     pairs, weights = Pairs(np.array([2, 5]), rng.uniform(-0.5, 0.5, (2, 3))), rng.uniform(size=(5, 2))
-    one, by_itself = as_one(steps), np.concatenate([step.first_order_losses(pairs) for step in steps])
-    np.testing.assert_allclose(one.first_order_losses(pairs), by_itself, atol=1e-13)
-    ascent = np.sum([step.ascent(pairs, weights) for step in steps], axis=0)
-    np.testing.assert_allclose(one.ascent(pairs, np.tile(weights, (len(steps), 1))), ascent, atol=1e-13)
+    one, by_itself = as_one(steps), np.concatenate([step.losses_at(pairs, step.first_order_shifts(pairs)) for step in steps])
+    shifts = one.first_order_shifts(pairs)
+    np.testing.assert_allclose(one.losses_at(pairs, shifts), by_itself, atol=1e-13)
+    ascent = np.sum([step.ascent(pairs, step.first_order_shifts(pairs), weights) for step in steps], axis=0)
+    np.testing.assert_allclose(one.ascent(pairs, shifts, np.tile(weights, (len(steps), 1))), ascent, atol=1e-13)
 
 
 def test_more_dimensions_lose_less(tmp_path: Path) -> None:
@@ -311,8 +312,8 @@ def test_the_search_finds_worse_neighbours(tmp_path: Path, perturbation: str) ->
 def test_a_loss_that_does_not_fit_delta_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An epsilon that is far too small, as a wrong account would give: too many runs lie above it."""
     result_of(small("r-admm", "primal"), tmp_path / "o.h5")
-    account = accounts.epsilon
-    monkeypatch.setattr(accounts, "epsilon", lambda r, delta: account(r, delta) * 0.1 - 0.5)
+    spent = accounts.Epsilon.spent
+    monkeypatch.setattr(accounts.Epsilon, "spent", lambda self, r, delta: spent(self, r, delta) * 0.1 - 0.5)
     assert any("incompatible" in finding for finding in audit(tmp_path / "o.h5", candidates=3).findings)
 
 

@@ -31,14 +31,15 @@ def worst_replacements(steps: Sequence[AuditedStep], records: Ints) -> Pairs:
     new, length = points.reshape(-1, d), np.full(len(replaced), FIRST_LENGTH)
     targets = None if values is None else np.broadcast_to(np.repeat(values, shape[-1] // len(values)), shape).ravel()
     one, count = as_one(steps), len(steps)
-    totals = _totals(one, count, Pairs(replaced, new, targets))
+    totals, shifts = _totals(one, count, Pairs(replaced, new, targets))
     for _ in range(ITERATIONS):
         weights = np.where(mean_goal, 1.0 / len(totals), totals == totals.max(axis=0))
-        gradient = one.ascent(Pairs(replaced, new, targets), np.tile(weights, (count, 1)))
+        gradient = one.ascent(Pairs(replaced, new, targets), shifts, np.tile(weights, (count, 1)))
         trial = _in_ball(new + length[:, None] * _unit(gradient))
-        tried = _totals(one, count, Pairs(replaced, trial, targets))
+        tried, shifts_tried = _totals(one, count, Pairs(replaced, trial, targets))
         better = _goal(tried, mean_goal) > _goal(totals, mean_goal)
         new, totals = np.where(better[:, None], trial, new), np.where(better, tried, totals)
+        shifts[:, better] = shifts_tried[:, better]
         length = np.where(better, np.minimum(1.5 * length, 2.0), 0.5 * length)
     best = _goal(totals, mean_goal).reshape(shape).argmax(axis=-1)
     chosen = np.take_along_axis(new.reshape(*shape, d), best[..., None, None], axis=2)[:, :, 0]
@@ -67,10 +68,11 @@ def _starts(steps: Sequence[AuditedStep], record: int, targets: Array | None) ->
     return _unit(np.concatenate([-sign * np.stack([row, *part, 0.0 * row]) for sign, part in zip(signs, parts, strict=True)]))
 
 
-def _totals(one: AuditedStep, steps: int, pairs: Pairs) -> Array:
-    """(R, P)"""
-    losses = one.first_order_losses(pairs)
-    return np.asarray(losses.reshape(steps, -1, losses.shape[1]).sum(axis=0))
+def _totals(one: AuditedStep, steps: int, pairs: Pairs) -> tuple[Array, Array]:
+    """Losses to first order, (R, P), and the shifts of the noise."""
+    shifts = one.first_order_shifts(pairs)
+    losses = one.losses_at(pairs, shifts)
+    return np.asarray(losses.reshape(steps, -1, losses.shape[1]).sum(axis=0)), shifts
 
 
 def _goal(totals: Array, mean_goal: Array) -> Array:

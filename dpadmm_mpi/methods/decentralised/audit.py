@@ -90,7 +90,7 @@ def _(plan: NetworkPlan, recording: Recording, dataset: Dataset[Any], request: A
 def _last_epsilon(plan: NetworkPlan, delta: float) -> Array:
     """Of each node at the end, (N,), in the worst run."""
     if plan.releases.in_runs is None:
-        return np.asarray(accounts.epsilon(plan.releases, delta)[-1])
+        return accounts.Epsilon().spent(plan.releases, delta)
     (account,) = accounts_of_parts(plan.releases, lambda part: (accounts.Epsilon().compute(part, delta),))
     return np.asarray(account.node_values[-1])
 

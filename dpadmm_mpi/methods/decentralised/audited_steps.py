@@ -130,9 +130,21 @@ class AuditedStep(ABC):
     def loss(self) -> Loss:
         return self.problem.loss
 
-    def old(self, pairs: Pairs) -> "SomeRecords":
+    def old(self, replaced: Ints) -> "SomeRecords":
         targets = self.problem.targets
-        return SomeRecords(self.problem, self.rows[pairs.replaced], None if targets is None else targets[pairs.replaced])
+        return SomeRecords(self.problem, self.rows[replaced], None if targets is None else targets[replaced])
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, bytes], Array]:
+        return {}
+
+    def of_old(self, name: str, replaced: Ints, of_records: Callable[[Ints], Array]) -> Array:
+        """(R, P, ...), worked out once for each record; kept, for a search asks for the same in each of its iterations."""
+        key = name, replaced.tobytes()
+        if key not in self._known:
+            records, place = np.unique(replaced, return_inverse=True)
+            self._known[key] = of_records(records)[:, place]
+        return self._known[key]
 
     def new(self, pairs: Pairs) -> "SomeRecords":
         return SomeRecords(self.problem, pairs.new, pairs.targets)
@@ -178,19 +190,19 @@ class AuditedStep(ABC):
         """What the proof of the accounts allows each pair at the noise that was drawn, (R, P)."""
 
     def losses(self, pairs: Pairs) -> Array:
-        return self.losses_by(self.shifts(pairs)) + self.log_determinants(pairs)
+        return self.losses_at(pairs, self.shifts(pairs))
 
-    def first_order_losses(self, pairs: Pairs) -> Array:
-        return self.losses_by(self.first_order_shifts(pairs)) + self.log_determinants(pairs)
+    def losses_at(self, pairs: Pairs, shifts: Array) -> Array:
+        return self.losses_by(shifts) + self.log_determinants(pairs)
 
     def losses_by(self, shifts: Array) -> Array:
         """ln p(e) - ln p(e + v)"""
         noise = self.noise[:, None]
         return self.kind.log_ratio(noise, noise + shifts, self.parameter)
 
-    def ascent(self, pairs: Pairs, weights: Array) -> Array:
-        """The gradient by n of the weighted sum, (R, P), of the noise's losses, to first order; (P, d)."""
-        u = self.kind.score(self.noise[:, None] + self.first_order_shifts(pairs), self.parameter)
+    def ascent(self, pairs: Pairs, shifts: Array, weights: Array) -> Array:
+        """The gradient by n of the weighted sum, (R, P), of the noise's losses, to first order, at their shifts; (P, d)."""
+        u = self.kind.score(self.noise[:, None] + shifts, self.parameter)
         u = self.transposed_shift(u) * weights[..., None]
         if self.problem.outputs > 1:
             return -self._along_rows(pairs, u)
@@ -207,7 +219,9 @@ class AuditedStep(ABC):
 
     def gradient_changes(self, pairs: Pairs) -> Array:
         """L'(n.f) n - L'(o.f) o"""
-        return self.new(pairs).gradients(self.f) - self.old(pairs).gradients(self.f)
+        return self.new(pairs).gradients(self.f) - self.of_old(
+            "gradients", pairs.replaced, lambda records: self.old(records).gradients(self.f)
+        )
 
 
 @dataclass(frozen=True)
@@ -233,7 +247,7 @@ class InObjective(AuditedStep):
     def log_determinants(self, pairs: Pairs) -> Array:
         """det(I + S U' H^-1 U) of the rank-two change H_D^ - H_D = a nn' + b oo', written out; with k outputs of rank 2k."""
         old, new, w = self.rows[pairs.replaced], pairs.new, self.problem.weight
-        A, B = w * self.new(pairs).curvatures(self.f), -w * self.old(pairs).curvatures(self.f)
+        A, B = w * self.new(pairs).curvatures(self.f), -w * self.old(pairs.replaced).curvatures(self.f)
         if (k := self.problem.outputs) > 1:
             return _log_determinants(
                 A, B, np.stack([new, old], axis=1), self.inverse.reshape(-1, k, old.shape[1], k, old.shape[1])
@@ -244,12 +258,14 @@ class InObjective(AuditedStep):
 
     def _forms(self, pairs: Pairs) -> tuple[Array, Array, Array]:
         """n' H^-1 n, o' H^-1 o and n' H^-1 o, each (R, P); most n are multiples of their o, which is in many pairs."""
-        records, place = np.unique(pairs.replaced, return_inverse=True)
-        old, new = self.rows[pairs.replaced], pairs.new
-        oo = np.vecdot(self.rows[records] @ self.inverse, self.rows[records])[:, place]
+        rows, old, new = self.rows, self.rows[pairs.replaced], pairs.new
+        oo = self.of_old("forms", pairs.replaced, lambda some: np.vecdot(rows[some] @ self.inverse, rows[some]))
         factor = np.vecdot(new, old) / np.maximum(np.vecdot(old, old), 1e-300)
-        nn, no = factor**2 * oo, factor * oo
         others = norms(new - factor[:, None] * old) > ROUNDING * norms(new)
+        if others.all():
+            from_new = new @ self.inverse
+            return np.vecdot(from_new, new), oo, np.vecdot(from_new, old)
+        nn, no = factor**2 * oo, factor * oo
         if others.any():
             from_new = new[others] @ self.inverse
             nn[:, others], no[:, others] = np.vecdot(from_new, new[others]), np.vecdot(from_new, old[others])
@@ -279,10 +295,11 @@ class InObjective(AuditedStep):
         """
         old, reach = self.rows[pairs.replaced], self.scale * self.loss.slope_bound
         k, squares = self.problem.outputs, np.sum(old**2, axis=1)
-        factors, traces = max(1, k - 1), np.trace(self.old(pairs).curvatures(self.f), axis1=-2, axis2=-1)
+        factors, traces = max(1, k - 1), np.trace(self.old(pairs.replaced).curvatures(self.f), axis1=-2, axis2=-1)
         determinants = factors * np.log1p(self.problem.weight / self.mu * traces * squares / factors)
         if self.loss.decreasing:
-            by_old, by_new = (self.losses_by(2.0 * reach * rows[None]) for rows in (-old, pairs.new))
+            by_old = self.of_old("limits", pairs.replaced, lambda some: self.losses_by(-2.0 * reach * self.rows[some][None]))
+            by_new = self.losses_by(2.0 * reach * pairs.new[None])
             return 0.5 * np.maximum(by_old, 0.0) + 0.5 * np.maximum(by_new, 0.0) + determinants
         plane, _ = np.linalg.qr(np.stack([old, pairs.new], axis=-1))
         along = np.einsum("pek,rce->rpck", plane, self.noise.reshape(len(self.noise), k, -1))
@@ -306,7 +323,7 @@ class OnRelease(AuditedStep):
 
         All of them share it, but for two records, and all other records; so there is no need to write out any data set.
         """
-        problem, old, new = self.problem, self.old(pairs), self.new(pairs)
+        problem, old, new = self.problem, self.old(pairs.replaced), self.new(pairs)
         linear, constant = self.linear[:, None], norms(self.linear)[:, None]
         data_gradient = problem.weight * problem.at(self.f).sums[:, None] + problem.weight * self.gradient_changes(pairs)
         points, solved_by = self.f[:, None], self._newton_steps(pairs)
@@ -334,7 +351,7 @@ class OnRelease(AuditedStep):
         if self.problem.outputs > 1:
             return lambda q: q @ self.inverse
         old, new, w = self.rows[pairs.replaced], pairs.new, self.problem.weight
-        a, b = w * self.new(pairs).curvatures(self.f)[..., 0, 0], -w * self.old(pairs).curvatures(self.f)[..., 0, 0]
+        a, b = w * self.new(pairs).curvatures(self.f)[..., 0, 0], -w * self.old(pairs.replaced).curvatures(self.f)[..., 0, 0]
         from_old, from_new = old @ self.inverse, new @ self.inverse
         nn, oo, no = np.vecdot(from_new, new), np.vecdot(from_old, old), np.vecdot(from_new, old)
         determinant = (1.0 + a * nn) * (1.0 + b * oo) - a * b * no**2
@@ -386,10 +403,9 @@ class _InTurn:
 def as_one(steps: Sequence[AuditedStep]) -> AuditedStep:
     """Steps of one node in the same runs as one step in as many runs more: for what is to first order."""
     first = steps[0]
-    changed: dict[str, Any] = {
-        "kind": _InTurn(first.kind, tuple(step.parameter for step in steps)),
-        **{name: np.concatenate([getattr(step, name) for step in steps]) for name in ("f", "noise")},
-    }
+    changed: dict[str, Any] = {name: np.concatenate([getattr(step, name) for step in steps]) for name in ("f", "noise")}
+    if len(set(parameters := tuple(step.parameter for step in steps))) > 1:
+        changed["kind"] = _InTurn(first.kind, parameters)
     if isinstance(first, InObjective):
         changed["factor"] = np.concatenate([np.full((len(step.f), 1, 1), step.factor) for step in steps])  # type: ignore[attr-defined]
     one = replace(first, **changed)
