@@ -253,8 +253,6 @@ def without_zeros(rows: Matrix) -> Reordered | None:
 
 
 def _from_dense(rows: Array) -> SparseRecords | None:
-    from scipy import sparse  # a start-up time that small shards do not pay
-
     B, d = rows.shape
     stored = rows != 0.0
     counts = np.zeros(d)
@@ -263,6 +261,8 @@ def _from_dense(rows: Array) -> SparseRecords | None:
         counts += np.ones(len(some), dtype=np.float32) @ some
     if not strategies.becomes_sparse(B, d, share=float(counts.sum()) / rows.size):
         return None
+    from scipy import sparse  # start-up time and 10 MB of memory, which dense shards do not pay
+
     is_common = strategies.is_common(counts, B)
     stored &= ~is_common
     entries = np.flatnonzero(stored)
