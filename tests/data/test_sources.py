@@ -122,8 +122,9 @@ def test_test_records_that_do_not_fit_are_read_in_blocks(
     assert isinstance(found.test(), dataset_module.InMemory)
     assert np.array_equal(errors(f, found.test()), expected)
     monkeypatch.setattr(dataset_module, "TEST_IN_MEMORY", 100)
-    assert isinstance(found.test(), dataset_module.OnDisk)
-    assert np.array_equal(errors(f, found.test()), expected)
+    on_disk = dataset_of(**place).test()
+    assert isinstance(on_disk, dataset_module.OnDisk)
+    assert np.array_equal(errors(f, on_disk), expected)
 
 
 def test_preprocessing_steps(tmp_path: Path, rng: Generator) -> None:
