@@ -108,9 +108,8 @@ def kolmogorov_smirnov(uniform: Array) -> float:
     n = uniform.size
     ordered, steps = np.sort(uniform, axis=None), np.arange(n + 1) / n
     distance = max(float((steps[1:] - ordered).max()), float((ordered - steps[:-1]).max()))
-    at_most = math.exp(
-        -2.0 * n * distance**2
-    )  # Massart 1990; of many numbers close to it, where the exact sum takes as many terms
+    # Massart 1990; of many numbers it is close to the exact sum, which has as many terms as there are numbers.
+    at_most = math.exp(-2.0 * n * distance**2)
     return min(1.0, 2.0 * (at_most if n >= MANY and at_most > ORDINARY else float(smirnov(n, distance))))
 
 
